@@ -36,9 +36,10 @@ typedef struct ht_error {
     char      tensor[128];
     char      message[512];
     uint64_t  offset_bytes; /* position in `file`; HT_OFFSET_NONE when the error is not about a byte */
+    int       usage;        /* 1: the command line itself was wrong (exit code 2), not what it names  */
 } ht_error;
 
-#define HT_ERROR_INIT { HT_STATUS_OK, "", "", "", HT_OFFSET_NONE }
+#define HT_ERROR_INIT { HT_STATUS_OK, "", "", "", HT_OFFSET_NONE, 0 }
 
 /* "ok", "argument", "format" ...: the word in parentheses at the end of an error line. Never NULL. */
 const char* ht_status_name(ht_status status);
