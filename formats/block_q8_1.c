@@ -1,0 +1,10 @@
+#include "formats/block_q8_1.h"
+
+void ht_q8_1_decode_row_ref(const void* restrict blocks, float* restrict out, int64_t n_elems)
+{
+    const ht_block_q8_1* b = blocks;
+    for (int64_t i = 0; i < n_elems; i += 32, b++, out += 32) {
+        const float d = ht_f16_to_f32(b->d);
+        for (int j = 0; j < 32; j++) { out[j] = d * (float)b->qs[j]; }
+    }
+}
