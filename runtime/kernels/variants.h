@@ -13,6 +13,12 @@
 #define HT_DECLARE(stem) void ht_dot_##stem##_scalar(const ht_panel* panel);
 HT_DOT_ALL_TYPES(HT_DECLARE)
 #undef HT_DECLARE
+#define HT_DECLARE(stem) void ht_dot_##stem##_avx2(const ht_panel* panel);
+HT_DOT_FLOAT_TYPES(HT_DECLARE)
+#undef HT_DECLARE
+#define HT_DECLARE(stem) void ht_dot_##stem##_avx512(const ht_panel* panel);
+HT_DOT_FLOAT_TYPES(HT_DECLARE)
+#undef HT_DECLARE
 
 void ht_round_q8_0_scalar(const float* restrict x, void* restrict row, int64_t n_cols);
 void ht_round_q8_k_scalar(const float* restrict x, void* restrict row, int64_t n_cols);
