@@ -107,6 +107,7 @@ static void check_dot(const ht_kernel* kernel, int64_t n_rows, int64_t n_tokens,
                 sum_a += fabs((double)decoded_a[i]);
                 max_w = fmax(max_w, fabs((double)decoded_w[i]));
             }
+            if (c == SATURATED) { max_w = fmax(max_w, 128.0 * (double)contents[c].scale); } /* all codes may be 0, shifted by up to 128 */
             const double bound = c == UNIT ? 0.0 : ((double)n_cols / 16.0 + 64.0) * 0x1p-23 * 2.0 * max_w * sum_a;
             const double exact = c == UNIT ? (double)expected : sum;
             if (!(fabs((double)got - exact) <= bound)) {
