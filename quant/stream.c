@@ -1,0 +1,334 @@
+#include "quant/stream.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "formats/decode.h"
+#include "quant/encode.h"
+
+/*
+ * Values per work item, rounded to whole rows: 1 MiB of f32. Small enough that a dozen threads share a small model evenly and that the
+ * item stays in the L2 cache between reading and encoding, large enough that a pread costs nothing.
+ */
+enum { ITEM_ELEMS = 1 << 18, WINDOW_ITEMS = 1024 };
+
+typedef struct work_item {
+    int64_t tensor, row, n_rows;
+} work_item;
+
+/* What one thread owns. */
+typedef struct scratch {
+    float* x;       /* the rows, decoded               */
+    float* back;    /* the blocks, decoded again       */
+    void*  blocks;  /* the rows, encoded (or raw)      */
+} scratch;
+
+typedef struct stream {
+    const ht_plan*           plan;
+    const ht_stream_options* options;
+    const ht_ctx*            ctx;
+    uint32_t                 features;
+    ht_out_file**            files;     /* n_outputs                                    */
+    work_item                items[WINDOW_ITEMS];
+    ht_stream_tensor*        partial;   /* WINDOW_ITEMS * n_outputs                     */
+    int64_t                  failed_item;  /* lowest index in the window that failed    */
+    ht_error                 failure;
+} stream;
+
+static int64_t rows_per_item(const ht_tensor_info* info)
+{
+    const int64_t n = ITEM_ELEMS / info->ne[0];
+    return n > 0 ? n : 1;
+}
+
+static int64_t item_elems_max(const ht_plan* plan)
+{
+    int64_t n = ITEM_ELEMS;
+    for (int64_t i = 0; i < plan->n_tensors; i++) {
+        const int64_t ne0 = plan->outputs[0].tensors[i].ne[0];
+        if (ne0 > n) { n = ne0; }
+    }
+    return n;
+}
+
+uint64_t ht_stream_memory_bytes(const ht_plan* plan, int n_threads)
+{
+    /* x, back, blocks of up to 8 bytes per value, and about as much inside the source for undecoded rows */
+    return (uint64_t)n_threads * (uint64_t)item_elems_max(plan) * (2 * sizeof(float) + 2 * 8);
+}
+
+/* --- one item, one output ---------------------------------------------------------------------------------------------- */
+
+/* A value that the float type cannot hold would become Inf silently; say so instead. */
+static ht_status check_range(const float* x, int64_t n_rows, int64_t n_cols, int64_t row, ht_type type, ht_error* err)
+{
+    const float limit = 65520.0f; /* rounds to Inf in binary16 */
+    if (type != HT_TYPE_f16) { return HT_STATUS_OK; }
+    for (int64_t i = 0; i < n_rows * n_cols; i++) {
+        if (fabsf(x[i]) >= limit && isfinite(x[i])) {
+            return ht_fail(err, HT_STATUS_NUMERIC, "row %" PRId64 ", column %" PRId64 ": %g does not fit F16 (largest 65504); use BF16 or F32",
+                           row + i / n_cols, i % n_cols, (double)x[i]);
+        }
+    }
+    return HT_STATUS_OK;
+}
+
+static void measure(ht_stream_tensor* m, const float* restrict x, const float* restrict back, int64_t n_rows, int64_t n_cols)
+{
+    enum { LANES = 16 };
+    for (int64_t r = 0; r < n_rows; r++) {
+        const float* a = x + r * n_cols;
+        const float* b = back + r * n_cols;
+        double       sum_err[LANES] = { 0 }, sum[LANES] = { 0 };
+        float        max_err = 0.0f, max_a = 0.0f, max_b = 0.0f;
+        for (int64_t i = 0; i < n_cols; i += LANES) {
+            const int n = n_cols - i < LANES ? (int)(n_cols - i) : LANES;
+            for (int k = 0; k < n; k++) {
+                const float e = b[i + k] - a[i + k];
+                sum_err[k] += (double)e * (double)e;
+                sum[k] += (double)a[i + k] * (double)a[i + k];
+                max_err = fabsf(e) > max_err ? fabsf(e) : max_err;
+                max_a   = fabsf(a[i + k]) > max_a ? fabsf(a[i + k]) : max_a;
+                max_b   = fabsf(b[i + k]) > max_b ? fabsf(b[i + k]) : max_b;
+            }
+        }
+        for (int k = 0; k < LANES; k++) {
+            m->sum_sq_err += sum_err[k];
+            m->sum_sq += sum[k];
+        }
+        if ((double)max_err > m->max_err) { m->max_err = (double)max_err; }
+        m->n_zeroed_rows += max_a > 0.0f && max_b == 0.0f;
+    }
+}
+
+static ht_status write_item(stream* s, const work_item* item, int k, const scratch* own, size_t row_bytes, ht_stream_tensor* m, ht_error* err)
+{
+    const ht_plan_output* output  = &s->plan->outputs[k];
+    const ht_tensor_info* info    = &output->tensors[item->tensor];
+    const size_t          n_bytes = row_bytes * (size_t)item->n_rows;
+    const uint64_t        offset  = output->n_header_bytes + info->offset_bytes + (uint64_t)item->row * row_bytes;
+    m->crc32 = (uint32_t)crc32_z(0, own->blocks, n_bytes);
+    return ht_out_file_write_at(s->files[k], offset, own->blocks, n_bytes, err);
+}
+
+static ht_status encode_item(stream* s, const work_item* item, int k, scratch* own, ht_stream_tensor* m, ht_error* err)
+{
+    ht_status             st     = HT_STATUS_OK;
+    const ht_plan_output* output = &s->plan->outputs[k];
+    const ht_tensor_info* info   = &output->tensors[item->tensor];
+    const int64_t         n_cols = info->ne[0];
+    size_t                row_bytes = 0;
+
+    HT_TRY(ht_row_bytes(ht_type_get(info->type), n_cols, &row_bytes, err));
+    if (strcmp(output->details[item->tensor].method, "copy") == 0) {
+        HT_TRY(ht_source_read_rows_raw(s->plan->source, output->details[item->tensor].source, item->row, item->n_rows, own->blocks, err));
+        ht_decode_row_get(info->type)(own->blocks, own->back, item->n_rows * n_cols);
+    } else {
+        const ht_encode_row_fn encode = ht_encode_row_get(info->type, s->features);
+        if (!s->options->allow_nonfinite) { HT_TRY(check_range(own->x, item->n_rows, n_cols, item->row, info->type, err)); }
+        for (int64_t r = 0; r < item->n_rows; r++) { encode(own->x + r * n_cols, (char*)own->blocks + (size_t)r * row_bytes, n_cols, NULL); }
+        ht_decode_row_get(info->type)(own->blocks, own->back, item->n_rows * n_cols);
+    }
+    measure(m, own->x, own->back, item->n_rows, n_cols);
+    HT_TRY(write_item(s, item, k, own, row_bytes, m, err));
+done:
+    return st;
+}
+
+static ht_status run_item(stream* s, int64_t index, scratch* own, ht_error* err)
+{
+    ht_status               st     = HT_STATUS_OK;
+    const work_item*        item   = &s->items[index];
+    const ht_source_tensor* tensor = s->plan->outputs[0].details[item->tensor].source;
+    HT_CHECK(!ht_cancelled(s->ctx), CANCELLED, "interrupted; nothing was written");
+    HT_TRY(ht_source_read_rows_f32(s->plan->source, tensor, item->row, item->n_rows, own->x, err));
+    for (int k = 0; k < s->plan->n_outputs; k++) {
+        ht_stream_tensor* m = &s->partial[index * s->plan->n_outputs + k];
+        *m = (ht_stream_tensor){ 0 };
+        HT_TRY(encode_item(s, item, k, own, m, err));
+    }
+done:
+    if (st != HT_STATUS_OK && st != HT_STATUS_CANCELLED) { ht_error_set_tensor(err, tensor->info.name); }
+    return st;
+}
+
+/* --- windows of items ------------------------------------------------------------------------------------------------------ */
+
+/* Keep the failure with the lowest index, so that the message does not depend on the number of threads. */
+static void note_failure(stream* s, int64_t index, const ht_error* err)
+{
+#pragma omp critical(ht_stream_failure)
+    if (index < s->failed_item) {
+        s->failed_item = index;
+        s->failure     = *err;
+    }
+}
+
+static bool has_failed_before(stream* s, int64_t index)
+{
+    int64_t failed;
+#pragma omp atomic read
+    failed = s->failed_item;
+    return failed < index;
+}
+
+static void run_window(stream* s, int64_t n_items)
+{
+    const size_t n_elems = (size_t)item_elems_max(s->plan);
+#pragma omp parallel num_threads(s->ctx->n_threads)
+    {
+        scratch own = { malloc(n_elems * sizeof(float)), malloc(n_elems * sizeof(float)), malloc(n_elems * 8) };
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < n_items; i++) {
+            ht_error err = HT_ERROR_INIT;
+            if (has_failed_before(s, i)) { continue; }
+            if (!own.x || !own.back || !own.blocks) { ht_fail(&err, HT_STATUS_NOMEM, "buffers of %zu values", n_elems); }
+            else { (void)run_item(s, i, &own, &err); }
+            if (err.status != HT_STATUS_OK) { note_failure(s, i, &err); }
+        }
+        free(own.x);
+        free(own.back);
+        free(own.blocks);
+    }
+}
+
+/* Add the parts of a window, in row order, to the tensors they belong to. */
+static void fold_window(const stream* s, int64_t n_items, ht_stream_result* result)
+{
+    for (int64_t i = 0; i < n_items; i++) {
+        const work_item* item = &s->items[i];
+        for (int k = 0; k < s->plan->n_outputs; k++) {
+            const ht_tensor_info*   info  = &s->plan->outputs[k].tensors[item->tensor];
+            const ht_stream_tensor* part  = &s->partial[i * s->plan->n_outputs + k];
+            ht_stream_tensor*       whole = &result->tensors[k * s->plan->n_tensors + item->tensor];
+            const int64_t           n_part_bytes = (int64_t)(info->n_bytes / (uint64_t)ht_tensor_n_rows(info)) * item->n_rows;
+            whole->crc32 = item->row == 0 ? part->crc32 : (uint32_t)crc32_combine64(whole->crc32, part->crc32, n_part_bytes);
+            whole->sum_sq_err += part->sum_sq_err;
+            whole->sum_sq += part->sum_sq;
+            whole->max_err = fmax(whole->max_err, part->max_err);
+            whole->n_zeroed_rows += part->n_zeroed_rows;
+        }
+    }
+}
+
+/* Fill the window with the next items after (*tensor, *row); returns how many. */
+static int64_t next_items(stream* s, int64_t* tensor, int64_t* row)
+{
+    int64_t n = 0;
+    while (n < WINDOW_ITEMS && *tensor < s->plan->n_tensors) {
+        const ht_tensor_info* info   = &s->plan->outputs[0].tensors[*tensor];
+        const int64_t         n_left = ht_tensor_n_rows(info) - *row;
+        const int64_t         n_rows = rows_per_item(info) < n_left ? rows_per_item(info) : n_left;
+        s->items[n++] = (work_item){ *tensor, *row, n_rows };
+        *row += n_rows;
+        if (n_rows == n_left) {
+            *row = 0;
+            ++*tensor;
+        }
+    }
+    return n;
+}
+
+static ht_status stream_rows(stream* s, ht_stream_result* result, ht_error* err)
+{
+    int64_t  tensor = 0, row = 0;
+    uint64_t done   = 0;
+    for (int64_t n = next_items(s, &tensor, &row); n > 0; n = next_items(s, &tensor, &row)) {
+        s->failed_item = INT64_MAX;
+        run_window(s, n);
+        if (s->failed_item != INT64_MAX) {
+            if (err) { *err = s->failure; }
+            return s->failure.status;
+        }
+        fold_window(s, n, result);
+        for (int64_t i = 0; i < n; i++) { done += (uint64_t)(s->items[i].n_rows * s->plan->outputs[0].tensors[s->items[i].tensor].ne[0]); }
+        ht_progress(s->ctx, "quantizing", done, (uint64_t)s->plan->n_elems);
+    }
+    return HT_STATUS_OK;
+}
+
+static ht_status write_header(stream* s, int k, const ht_stream_result* result, ht_error* err)
+{
+    ht_status st     = HT_STATUS_OK;
+    void*     header = NULL;
+    uint32_t* crcs   = calloc((size_t)s->plan->n_tensors, sizeof *crcs);
+    HT_CHECK(crcs, NOMEM, "checksums");
+    for (int64_t i = 0; i < s->plan->n_tensors; i++) { crcs[i] = result->tensors[k * s->plan->n_tensors + i].crc32; }
+    HT_TRY(ht_plan_header(s->plan, k, crcs, &header, err));
+    HT_TRY(ht_out_file_write_at(s->files[k], 0, header, s->plan->outputs[k].n_header_bytes, err));
+done:
+    free(crcs);
+    free(header);
+    return st;
+}
+
+/* The padding after each tensor, and so the exact size: one zero byte run per gap. */
+static ht_status write_padding(stream* s, int k, ht_error* err)
+{
+    static const char     zeros[4096];
+    const ht_plan_output* output = &s->plan->outputs[k];
+    for (int64_t i = 0; i < s->plan->n_tensors; i++) {
+        uint64_t       at  = output->n_header_bytes + output->tensors[i].offset_bytes + output->tensors[i].n_bytes;
+        const uint64_t end = i + 1 < s->plan->n_tensors ? output->n_header_bytes + output->tensors[i + 1].offset_bytes : output->n_file_bytes;
+        while (at < end) {
+            const size_t    n  = end - at < sizeof zeros ? (size_t)(end - at) : sizeof zeros;
+            const ht_status st = ht_out_file_write_at(s->files[k], at, zeros, n, err);
+            if (st != HT_STATUS_OK) { return st; }
+            at += n;
+        }
+    }
+    return HT_STATUS_OK;
+}
+
+ht_status ht_stream_run(const ht_plan* plan, const ht_stream_options* options, const ht_ctx* ctx, ht_stream_result* result, ht_error* err)
+{
+    ht_status        st       = HT_STATUS_OK;
+    uint64_t         n_needed = 0;
+    ht_stream_result filled   = { plan->n_outputs, plan->n_tensors, NULL };
+    stream*          s        = calloc(1, sizeof *s);
+    HT_CHECK(s, NOMEM, "stream");
+    s->plan        = plan;
+    s->options     = options;
+    s->ctx         = ctx;
+    s->features    = ht_isa_features(ctx->isa);
+    s->files       = calloc((size_t)plan->n_outputs, sizeof *s->files);
+    s->partial     = calloc((size_t)WINDOW_ITEMS * (size_t)plan->n_outputs, sizeof *s->partial);
+    filled.tensors = calloc((size_t)plan->n_outputs * (size_t)plan->n_tensors, sizeof *filled.tensors);
+    HT_CHECK(s->files && s->partial && filled.tensors, NOMEM, "stream");
+    for (int k = 0; k < plan->n_outputs; k++) {
+        n_needed += plan->outputs[k].n_file_bytes; /* together they must fit */
+        HT_TRY(ht_out_file_create(&s->files[k], plan->outputs[k].path, n_needed, options->force, err));
+    }
+    HT_TRY(stream_rows(s, &filled, err));
+    for (int k = 0; k < plan->n_outputs; k++) {
+        HT_TRY(write_header(s, k, &filled, err));
+        HT_TRY(write_padding(s, k, err));
+    }
+    HT_CHECK(!ht_cancelled(ctx), CANCELLED, "interrupted; nothing was written");
+    for (int k = 0; k < plan->n_outputs; k++) {
+        ht_out_file* file = s->files[k];
+        s->files[k]       = NULL; /* commit frees it either way */
+        HT_TRY(ht_out_file_commit(file, err));
+    }
+    *result        = filled;
+    filled.tensors = NULL;
+done:
+    if (s) {
+        for (int k = 0; s->files && k < plan->n_outputs; k++) { ht_out_file_discard(s->files[k]); }
+        free(s->files);
+        free(s->partial);
+    }
+    free(s);
+    free(filled.tensors);
+    return st;
+}
+
+void ht_stream_result_deinit(ht_stream_result* result)
+{
+    if (!result) { return; }
+    free(result->tensors);
+    result->tensors = NULL;
+}
