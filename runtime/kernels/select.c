@@ -10,6 +10,7 @@
 static const ht_kernel table[] = {
 #if defined(__x86_64__)
     HT_DOT_Q8_0_TYPES(AVX512VNNI_DOT)
+    HT_DOT_Q8_K_TYPES(AVX512VNNI_DOT)
     HT_DOT_FLOAT_TYPES(AVX512_DOT)
     HT_DOT_FLOAT_TYPES(AVX2_DOT)
     { HT_OP_ROUND, HT_TYPE_q8_0, HT_ISA_AVX512, HT_CPU_AVX512, NULL, ht_round_q8_0_avx512 },

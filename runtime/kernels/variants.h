@@ -22,6 +22,7 @@ HT_DOT_FLOAT_TYPES(HT_DECLARE)
 
 #define HT_DECLARE(stem) void ht_dot_##stem##_avx512vnni(const ht_panel* panel);
 HT_DOT_Q8_0_TYPES(HT_DECLARE)
+HT_DOT_Q8_K_TYPES(HT_DECLARE)
 #undef HT_DECLARE
 
 void ht_round_q8_0_scalar(const float* restrict x, void* restrict row, int64_t n_cols);
