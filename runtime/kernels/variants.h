@@ -14,7 +14,7 @@
 HT_DOT_ALL_TYPES(HT_DECLARE)
 #undef HT_DECLARE
 #define HT_DECLARE(stem) void ht_dot_##stem##_avx2(const ht_panel* panel);
-HT_DOT_FLOAT_TYPES(HT_DECLARE)
+HT_DOT_ALL_TYPES(HT_DECLARE)
 #undef HT_DECLARE
 #define HT_DECLARE(stem) void ht_dot_##stem##_avx512(const ht_panel* panel);
 HT_DOT_FLOAT_TYPES(HT_DECLARE)

@@ -90,6 +90,20 @@ static inline void unpack_k4_scales(const uint8_t packed[12], super_block* s)
     s->sums_by        = _mm256_or_si256(min, _mm256_slli_epi32(min, 16));
 }
 
+/* Q3_K's 12 bytes, eight at a time in 64-bit words, to 16 scales. */
+static inline __m256i unpack_k3_scales(const uint8_t packed[12])
+{
+    const uint64_t nibble = 0x0F0F0F0F0F0F0F0Fu;
+    const uint32_t two    = 0x03030303u;
+    uint64_t       low;
+    uint32_t       high;
+    memcpy(&low, packed, sizeof low);
+    memcpy(&high, packed + 8, sizeof high);
+    const uint64_t first = (low & nibble) | ((high & two) | (uint64_t)(high >> 2 & two) << 32) << 4;
+    const uint64_t last  = (low >> 4 & nibble) | ((high >> 4 & two) | (uint64_t)(high >> 6 & two) << 32) << 4;
+    return _mm256_sub_epi16(_mm256_cvtepu8_epi16(_mm_set_epi64x((long long)last, (long long)first)), _mm256_set1_epi16(32));
+}
+
 #define UNPACK(stem) static inline __attribute__((always_inline)) void unpack_##stem(const unsigned char* p, super_block* s)
 
 UNPACK(q2_k)
@@ -112,15 +126,13 @@ UNPACK(q3_k)
 {
     const ht_block_q3_k* w     = (const void*)p;
     const __m256i        hmask = load32(w->hmask);
-    int8_t               sc[16];
-    ht_k3_scales_unpack(w->scales, sc);
 #pragma GCC unroll 2
     for (int run = 0; run < 2; run++) {
         const __m256i qs      = load32(w->qs + 32 * run);
         s->codes[2 * run]     = _mm512_or_si512(twice(qs, 0, 2, 3), bit_twice(hmask, 4 * run, 4 * run + 1, 4));
         s->codes[2 * run + 1] = _mm512_or_si512(twice(qs, 4, 6, 3), bit_twice(hmask, 4 * run + 2, 4 * run + 3, 4));
     }
-    s->sums_by = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)(const void*)sc));
+    s->sums_by = unpack_k3_scales(w->scales);
     spread16(s->sums_by, s->scales);
     s->d = half_to_f32(w->d);
 }
