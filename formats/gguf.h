@@ -39,8 +39,14 @@ typedef struct ht_tensor_info {
 int64_t ht_tensor_n_rows(const ht_tensor_info* info);  /* ne[1] * ne[2] * ne[3] */
 int64_t ht_tensor_n_elems(const ht_tensor_info* info);
 
-/* Fill n_bytes from type and ne. Errors: ARG (rows do not fill blocks, a dimension < 1), BOUNDS overflow. */
+/* Fill n_bytes from type, n_dims and ne. Errors: ARG (rows do not fill blocks, a dimension < 1, ne[n_dims …] not 1), BOUNDS overflow. */
 ht_status ht_tensor_info_size(ht_tensor_info* info, ht_error* err);
+
+/* What is wrong with a tensor name of a file (empty, over HT_GGUF_MAX_NAME bytes, a NUL inside, not UTF-8), or NULL. */
+const char* ht_tensor_name_fault(const char* name, size_t n_bytes);
+
+/* general.alignment, else HT_GGUF_DEFAULT_ALIGNMENT. Errors: FORMAT unless it is a u32 and a power of two, as stock readers require. */
+ht_status ht_gguf_alignment(const ht_meta* meta, uint64_t* out, ht_error* err);
 
 /* --- reading ----------------------------------------------------------------------------------------------------------- */
 
@@ -70,7 +76,8 @@ ht_status ht_gguf_read(const ht_gguf* gguf, const ht_tensor_info* tensor, uint64
  * Lay out a file: sets offset_bytes (and n_bytes) of every tensor in the order given and builds the header.
  *   header        *out_header is malloc'd, *out_n_header bytes including the padding up to the data section; owned by the caller
  *   out_n_file    exact size of the finished file, the padding after the last tensor included
- * The alignment is general.alignment of `meta`, else 32. Errors: ARG duplicate or over-long (> 63 bytes) name, empty shape; NOMEM; BOUNDS.
+ * The alignment is general.alignment of `meta`, else 32. Errors: ARG duplicate or faulty name, bad shape; FORMAT
+ * bad alignment; NOMEM; BOUNDS.
  */
 ht_status ht_gguf_layout(const ht_meta* meta, ht_tensor_info* tensors, int64_t n_tensors, void** out_header, size_t* out_n_header,
                          uint64_t* out_n_file, ht_error* err);

@@ -1,7 +1,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "formats/base/bytes.h"
 #include "formats/base/checked.h"
@@ -219,18 +218,6 @@ done:
 
 /* --- tensor infos ----------------------------------------------------------------------------------------------------------- */
 
-static bool is_utf8(const char* text, size_t n_bytes)
-{
-    size_t at = 0;
-    while (at < n_bytes) {
-        utf8proc_int32_t   code = 0;
-        const utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t*)text + at, (utf8proc_ssize_t)(n_bytes - at), &code);
-        if (n <= 0) { return false; }
-        at += (size_t)n;
-    }
-    return true;
-}
-
 static ht_status take_name(cursor* c, ht_tensor_info* info, ht_error* err)
 {
     ht_status      st = HT_STATUS_OK;
@@ -238,10 +225,9 @@ static ht_status take_name(cursor* c, ht_tensor_info* info, ht_error* err)
     char*          name = NULL;
     size_t         n    = 0;
     HT_TRY(take_string(c, MAX_KEY_BYTES, &name, &n, err));
-    const char* reason = n == 0 ? "a tensor has no name" : n > HT_GGUF_MAX_NAME ? "a tensor name is longer than 63 bytes" :
-                         strlen(name) != n ? "a tensor name holds a NUL byte" : !is_utf8(name, n) ? "a tensor name is not UTF-8" : NULL;
-    if (reason) {
-        st = ht_fail_at(err, HT_STATUS_FORMAT, at, "%s (%zu bytes)", reason, n);
+    const char* fault = ht_tensor_name_fault(name, n);
+    if (fault) {
+        st = ht_fail_at(err, HT_STATUS_FORMAT, at, "%s (%zu bytes)", fault, n);
         ht_error_set_tensor(err, name);
         goto done;
     }
@@ -281,6 +267,10 @@ static ht_status take_tensor(cursor* c, ht_tensor_info* info, ht_error* err)
     info->type = (ht_type)type;
     HT_TRY(ht_tensor_info_size(info, err));
 done:
+    if (st == HT_STATUS_ARG) { /* what would be a caller's mistake is here the file's */
+        st = HT_STATUS_FORMAT;
+        if (err) { err->status = st; }
+    }
     if (st != HT_STATUS_OK) {
         if (err && err->offset_bytes == HT_OFFSET_NONE) { err->offset_bytes = at; }
         ht_error_set_tensor(err, info->name);
@@ -370,22 +360,6 @@ done:
     return st;
 }
 
-static ht_status read_alignment(ht_gguf* g, ht_error* err)
-{
-    const ht_meta_kv* kv    = ht_meta_find(g->meta, "general.alignment");
-    uint32_t          value = HT_GGUF_DEFAULT_ALIGNMENT;
-    ht_status         st    = HT_STATUS_OK;
-    if (kv) {
-        HT_CHECK(kv->type == HT_META_TYPE_U32 && !kv->is_array, FORMAT, "general.alignment: expected u32, found %s%s", ht_meta_type_name(kv->type),
-                 kv->is_array ? " array" : "");
-        memcpy(&value, kv->data, sizeof value);
-        HT_CHECK(value > 0 && (value & (value - 1)) == 0, FORMAT, "general.alignment: %" PRIu32 " is not a power of two", value);
-    }
-    g->alignment = value;
-done:
-    return st;
-}
-
 ht_status ht_gguf_open(ht_gguf** out, const char* path, ht_error* err)
 {
     ht_status st        = HT_STATUS_OK;
@@ -400,7 +374,7 @@ ht_status ht_gguf_open(ht_gguf** out, const char* path, ht_error* err)
     c->file = g->file;
     HT_TRY(take_preamble(c, g, &n_tensors, &n_pairs, err));
     for (uint64_t i = 0; i < n_pairs; i++) { HT_TRY(take_pair(c, g->meta, err)); }
-    HT_TRY(read_alignment(g, err));
+    HT_TRY(ht_gguf_alignment(g->meta, &g->alignment, err));
     HT_TRY(take_tensors(c, g, n_tensors, err));
     g->data_offset = padded(c->offset, g->alignment);
     HT_TRY(check_offsets(g, err));

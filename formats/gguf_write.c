@@ -77,9 +77,10 @@ static ht_status place_tensors(ht_tensor_info* tensors, int64_t n_tensors, uint6
     ht_name_map* seen   = ht_name_map_create();
     HT_CHECK(seen, NOMEM, "names of tensors");
     for (int64_t i = 0; i < n_tensors; i++) {
-        name = tensors[i].name;
-        HT_CHECK(memchr(name, '\0', sizeof tensors[i].name) && name[0] != '\0', ARG, "tensor %" PRId64 ": the name is empty or over %d bytes", i,
-                 HT_GGUF_MAX_NAME);
+        const size_t n_name = strnlen(tensors[i].name, sizeof tensors[i].name);
+        const char*  fault  = ht_tensor_name_fault(tensors[i].name, n_name);
+        name                = n_name <= HT_GGUF_MAX_NAME ? tensors[i].name : NULL; /* without its NUL it cannot be printed */
+        HT_CHECK(!fault, ARG, "%s (entry %" PRId64 ")", fault, i);
         const int64_t index = ht_name_map_add(seen, name, strlen(name), i);
         HT_CHECK(index >= 0, NOMEM, "names of tensors");
         HT_CHECK(index == i, ARG, "a tensor of this name was added already");
@@ -100,10 +101,9 @@ ht_status ht_gguf_layout(const ht_meta* meta, ht_tensor_info* tensors, int64_t n
     static const char zeros[64];
     ht_status st        = HT_STATUS_OK;
     header    h         = { 0 };
-    uint32_t  alignment = HT_GGUF_DEFAULT_ALIGNMENT;
+    uint64_t  alignment = HT_GGUF_DEFAULT_ALIGNMENT;
     uint64_t  n_data = 0, n_header = 0, n_file = 0;
-    HT_TRY(ht_meta_get_u32(meta, "general.alignment", false, &alignment, err));
-    HT_CHECK(alignment > 0 && (alignment & (alignment - 1)) == 0, ARG, "general.alignment: %" PRIu32 " is not a power of two", alignment);
+    HT_TRY(ht_gguf_alignment(meta, &alignment, err));
     HT_TRY(place_tensors(tensors, n_tensors, alignment, &n_data, err));
     put_bytes(&h, "GGUF", 4);
     put_u32(&h, 3);

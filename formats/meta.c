@@ -217,6 +217,17 @@ ht_status ht_meta_set_string(ht_meta* meta, const char* key, const char* text, h
     return ht_meta_set_strings(meta, key, false, 1, &string, err);
 }
 
+bool ht_meta_kv_equal(const ht_meta_kv* a, const ht_meta_kv* b)
+{
+    if (a->type != b->type || a->is_array != b->is_array || a->n_values != b->n_values) { return false; }
+    if (!a->strings) { return memcmp(a->data, b->data, ht_meta_type_bytes(a->type) * (size_t)a->n_values) == 0; }
+    for (uint64_t i = 0; i < a->n_values; i++) {
+        const ht_string *x = &a->strings[i], *y = &b->strings[i];
+        if (x->n_bytes != y->n_bytes || memcmp(x->data, y->data, x->n_bytes) != 0) { return false; }
+    }
+    return true;
+}
+
 void ht_meta_remove(ht_meta* meta, const char* key)
 {
     const int64_t index = ht_name_map_find(meta->by_key, key, strlen(key));

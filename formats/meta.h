@@ -71,6 +71,9 @@ ht_status ht_meta_set_values(ht_meta* meta, const char* key, ht_meta_type type, 
 /* A string or an array of strings. */
 ht_status ht_meta_set_strings(ht_meta* meta, const char* key, bool is_array, uint64_t n_values, const ht_string* strings, ht_error* err);
 
+/* Same type, count and bytes; the keys are not compared. */
+bool ht_meta_kv_equal(const ht_meta_kv* a, const ht_meta_kv* b);
+
 /* Remove a key; nothing happens when it is absent. */
 void ht_meta_remove(ht_meta* meta, const char* key);
 
