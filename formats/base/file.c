@@ -49,6 +49,8 @@ void ht_file_close(ht_file* file)
     free(file);
 }
 
+bool ht_file_exists(const char* path) { return access(path, R_OK) == 0; }
+
 uint64_t    ht_file_size(const ht_file* file) { return file->size; }
 const char* ht_file_path(const ht_file* file) { return file->path; }
 

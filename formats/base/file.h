@@ -26,6 +26,9 @@ void        ht_file_close(ht_file* file);
 uint64_t    ht_file_size(const ht_file* file);
 const char* ht_file_path(const ht_file* file); /* as given; owned by `file` */
 
+/* Whether something of that name can be opened for reading: for files that a folder may lack. */
+bool ht_file_exists(const char* path);
+
 /*
  * Exactly `n_bytes` at `offset`. Errors: BOUNDS when the range leaves the file (need and has are in the message), IO.
  * Thread-safe: any number of threads may read one ht_file.
