@@ -1,6 +1,7 @@
 /* halftone cpu: what this machine offers and what was chosen. */
 #include <stdio.h>
 
+#include "runtime/kernels/kernels.h"
 #include "tools/cmd.h"
 
 static const struct { uint32_t bit; const char* name; } feature_names[] = {
@@ -9,6 +10,26 @@ static const struct { uint32_t bit; const char* name; } feature_names[] = {
     { HT_CPU_AMX_BF16, "amx_bf16" },   { HT_CPU_NEON_DOT, "neon_dotprod" }, { HT_CPU_NEON_I8MM, "neon_i8mm" },
 };
 enum { N_FEATURES = sizeof feature_names / sizeof *feature_names };
+
+/* The variant that is used for each operation and type, in the order of the type numbers. */
+static cJSON* chosen_kernels(uint32_t allowed)
+{
+    cJSON*     list = cJSON_CreateArray();
+    ht_kernels kernels;
+    ht_kernels_select(&kernels, allowed);
+    for (int op = HT_OP_DOT; op <= HT_OP_ROUND; op++) {
+        for (uint32_t id = 0; id < HT_TYPE_END; id++) {
+            const ht_kernel* kernel = op == HT_OP_DOT ? kernels.dot[id] : kernels.round[id];
+            if (!kernel) { continue; }
+            cJSON* entry = cJSON_CreateObject();
+            cJSON_AddStringToObject(entry, "op", op == HT_OP_DOT ? "dot" : "round");
+            cJSON_AddStringToObject(entry, "type", ht_type_get(id)->name);
+            cJSON_AddStringToObject(entry, "isa", ht_isa_name(kernel->isa));
+            cJSON_AddItemToArray(list, entry);
+        }
+    }
+    return list;
+}
 
 static ht_status run(const ht_args* args, const ht_ctx* ctx, int* exit_code, ht_error* err)
 {
@@ -33,6 +54,7 @@ static ht_status run(const ht_args* args, const ht_ctx* ctx, int* exit_code, ht_
             cJSON_AddBoolToObject(level, "available", ht_isa_available((ht_isa)i, features));
             cJSON_AddItemToArray(levels, level);
         }
+        cJSON_AddItemToObject(document, "kernels", chosen_kernels(features & ht_isa_features(ctx->isa)));
         return ht_json_print(document, err);
     }
     printf("%s, %d cores, %d threads\nfeatures  ", model, ht_cpu_n_cores(), ctx->n_threads);
