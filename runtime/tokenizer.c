@@ -14,7 +14,7 @@ struct ht_tokenizer {
     ht_bpe*  bpe;          /* NULL: SentencePiece                                                     */
     int32_t* specials;     /* tokens that are looked for in text, longest first                       */
     int32_t  n_specials;
-    int32_t  bos, eos, end_ids[8], n_end_ids;
+    int32_t  bos, eos, end_ids[32], n_end_ids;
     bool     adds_bos, adds_eos, adds_space_prefix;
 };
 
@@ -137,24 +137,40 @@ static void add_end(ht_tokenizer* t, int32_t id)
     if (id >= 0 && t->n_end_ids < (int32_t)(sizeof t->end_ids / sizeof *t->end_ids)) { t->end_ids[t->n_end_ids++] = id; }
 }
 
-/* EOS, and the tokens that end a turn: by key, or by the texts that models are known to use. */
-static ht_status find_ends(ht_tokenizer* t, const ht_meta* meta, ht_error* err)
+/* Texts that end a turn in the models that have them, whatever else their files say (llama.cpp, llama-vocab.cpp). */
+static bool is_end_text(ht_text_span text)
 {
-    static const char* const keys[]  = { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
-    static const char* const texts[] = { "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>",
-                                         "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>" };
+    static const char* const texts[] = {
+        "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>",
+        "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "[e~[",
+        "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (text.n_bytes == strlen(texts[i]) && memcmp(text.data, texts[i], text.n_bytes) == 0) { return true; }
+    }
+    return false;
+}
+
+/* Such tokens are control tokens and end a generation, even when a file says they are ordinary. */
+static void mark_end_texts(ht_tokenizer* t)
+{
+    for (int32_t i = 0; i < t->vocab.n_tokens; i++) {
+        if (!is_end_text(t->vocab.tokens[i])) { continue; }
+        t->vocab.types[i] = HT_TOKEN_TYPE_CONTROL;
+        add_end(t, i);
+    }
+}
+
+/* The ends that a file names by key. */
+static ht_status read_ends(ht_tokenizer* t, const ht_meta* meta, ht_error* err)
+{
+    static const char* const keys[] = { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
     add_end(t, t->eos);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         int32_t         id = -1;
         const ht_status st = read_id(&id, t, meta, keys[i], err);
         if (st != HT_STATUS_OK) { return st; }
         add_end(t, id);
-    }
-    for (int32_t i = 0; i < t->n_specials; i++) {
-        const ht_text_span text = t->vocab.tokens[t->specials[i]];
-        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
-            if (text.n_bytes == strlen(texts[k]) && memcmp(text.data, texts[k], text.n_bytes) == 0) { add_end(t, t->specials[i]); }
-        }
     }
     return HT_STATUS_OK;
 }
@@ -169,6 +185,7 @@ ht_status ht_tokenizer_create(ht_tokenizer** out, const ht_meta* meta, ht_error*
     const bool is_bpe = strcmp(model, "gpt2") == 0;
     HT_CHECK(is_bpe || strcmp(model, "llama") == 0, UNSUPPORTED, "tokenizer.ggml.model: \"%s\" (gpt2 and llama are read)", model);
     HT_TRY(read_vocab(&t->vocab, meta, is_bpe, err));
+    mark_end_texts(t);
     HT_TRY(index_vocab(&t->vocab, is_bpe, err));
     if (is_bpe) { HT_TRY(ht_bpe_create(&t->bpe, meta, &t->vocab, err)); }
     HT_TRY(list_specials(t, err));
@@ -182,7 +199,7 @@ ht_status ht_tokenizer_create(ht_tokenizer** out, const ht_meta* meta, ht_error*
     HT_TRY(ht_meta_get_bool(meta, "tokenizer.ggml.add_space_prefix", false, &t->adds_space_prefix, err));
     t->adds_bos = t->adds_bos && t->bos >= 0;
     t->adds_eos = t->adds_eos && t->eos >= 0;
-    HT_TRY(find_ends(t, meta, err));
+    HT_TRY(read_ends(t, meta, err));
     *out = t;
     t    = NULL;
 done:
