@@ -157,15 +157,11 @@ ht_status ht_generation_config_import(ht_meta* meta, const char* folder, const h
 {
     ht_status   st   = HT_STATUS_OK;
     ht_json*    json = NULL;
-    ht_error    bad  = HT_ERROR_INIT;
     char        path[4096];
     struct stat info;
     snprintf(path, sizeof path, "%s/generation_config.json", folder);
     if (stat(path, &info) != 0) { return HT_STATUS_OK; }
-    if (ht_json_read(&json, path, HT_HF_MAX_JSON_BYTES, &bad) != HT_STATUS_OK) {
-        ht_log_warn(log, "%s: %s; ignored", path, bad.message);
-        return HT_STATUS_OK;
-    }
+    HT_TRY(ht_json_read(&json, path, HT_HF_MAX_JSON_BYTES, err));
     for (size_t i = 0; i < sizeof sampling_rows / sizeof *sampling_rows; i++) {
         const char* member = first_present(json, sampling_rows[i].hf, 2);
         double      value  = 0.0;

@@ -36,7 +36,10 @@ ht_status ht_config_read_sizes(int64_t sizes[HT_SIZE_COUNT], const ht_json* conf
 ht_status ht_config_import(ht_meta* meta, float** out_rope_factors, const ht_json* config, const ht_arch* arch, const int64_t sizes[HT_SIZE_COUNT],
                            ht_error* err);
 
-/* general.sampling.* keys from generation_config.json, when the folder has one; a broken one is logged and ignored. Errors: NOMEM. */
+/*
+ * general.sampling.* keys from generation_config.json, when the folder has one; values of a wrong kind are logged and ignored.
+ * Errors: those of ht_json_read, NOMEM.
+ */
 ht_status ht_generation_config_import(ht_meta* meta, const char* folder, const ht_log* log, ht_error* err);
 
 /* Rope keys and factors, and the sliding window: parts of ht_config_import (rope_import.c). */

@@ -5,7 +5,7 @@
  *   .safetensors file with its config.json beside it           --same-->
  *   .gguf (single or split)                                    --as is-->
  *
- * Opening reads headers only. Everything that could be refused is refused here: missing shards, unknown families, tensors that map to nothing,
+ * Opening reads headers only (and both matrices, where a checkpoint keeps a tied output matrix: a copy is left out). Everything that could be refused is refused here: missing shards, unknown families, tensors that map to nothing,
  * shapes that disagree with the configuration, tokenizer and embedding sizes that do not fit.
  */
 #ifndef HT_FORMATS_SOURCE_H
@@ -27,9 +27,10 @@ typedef struct ht_source_options {
 
 /* How one tensor comes about, for --dry-run and for provenance. */
 typedef struct ht_source_tensor {
-    ht_tensor_info info;          /* name, native type (f32/f16/bf16 or quantized), shape; offset_bytes is 0         */
+    ht_tensor_info info;          /* name, native type (f32/f16/bf16 or quantized), shape; offset_bytes is 0. HF sources: vectors (norms,
+                                     biases) are f32 whatever is stored, FP8 matrices bf16, F64 ones f32; they have no raw bytes then    */
     const char*    origin;        /* source tensor name ("model.layers.0.self_attn.q_proj.weight"), or "(computed)"  */
-    const char*    transform;     /* "copy", "permute", "fp8-dequant", "computed" …                                  */
+    const char*    transform;     /* "copy", "convert" (of the type only), "permute", "fp8-dequant", "fp8-dequant, permute", "computed" */
 } ht_source_tensor;
 
 /*
@@ -52,7 +53,7 @@ const ht_source_tensor* ht_source_find_tensor(const ht_source* source, const cha
 
 /*
  * Rows [row, row + n_rows) of a tensor, in the order of the GGUF tensor (permutations applied).
- * _f32 decodes; a non-finite value is NUMERIC with row and column unless allow_nonfinite.
+ * _f32 decodes; a non-finite value is NUMERIC with row and column unless allow_nonfinite. So it is for _raw of f32, f16 and bf16.
  * _raw gives the bytes in the native type: only for sources where no arithmetic is needed, which ht_source_has_raw tells (copy, permute).
  * `out` n_rows * ne[0] f32 (n_rows * row bytes). Allocates scratch of a few rows per call. Thread-safe.
  */

@@ -380,6 +380,7 @@ static ht_status find_embedding(hf_source* h, const ht_hf_tensor** out, const ht
     }
     *out = embd;
 done:
+    if (st != HT_STATUS_OK) { ht_error_set_file(err, ht_hf_checkpoint_folder(h->checkpoint)); }
     return st;
 }
 
@@ -427,6 +428,21 @@ static ht_status open_config_file(hf_source* h, ht_error* err)
     return st;
 }
 
+/* Family, sizes, keys; failures name config.json. */
+static ht_status import_config(ht_source* source, const ht_hf_tensor** embd, const ht_log* log, ht_error* err)
+{
+    ht_status      st     = HT_STATUS_OK;
+    hf_source*     h      = source->self;
+    const ht_json* config = ht_hf_checkpoint_config(h->checkpoint);
+    HT_TRY(ht_config_find_arch(&h->arch, config, err));
+    HT_TRY(ht_config_read_sizes(h->sizes, config, err));
+    HT_TRY(find_embedding(h, embd, log, err));
+    HT_TRY(ht_config_import(source->meta, &h->rope_factors, config, h->arch, h->sizes, err));
+done:
+    if (st != HT_STATUS_OK) { ht_error_set_file(err, ht_file_path(h->config_file)); }
+    return st;
+}
+
 ht_status ht_source_hf_open(ht_source* source, const ht_source_options* options, const ht_log* log, ht_error* err)
 {
     ht_status           st   = HT_STATUS_OK;
@@ -441,12 +457,8 @@ ht_status ht_source_hf_open(ht_source* source, const ht_source_options* options,
     HT_TRY(open_config_file(h, err));
     h->used = calloc((size_t)ht_hf_checkpoint_n_tensors(h->checkpoint), sizeof *h->used);
     HT_CHECK(h->used, NOMEM, "tensor table");
-    const ht_json* config = ht_hf_checkpoint_config(h->checkpoint);
-    HT_TRY(ht_config_find_arch(&h->arch, config, err));
     HT_TRY(ht_hf_check_quantized(h->checkpoint, err));
-    HT_TRY(ht_config_read_sizes(h->sizes, config, err));
-    HT_TRY(find_embedding(h, &embd, log, err));
-    HT_TRY(ht_config_import(source->meta, &h->rope_factors, config, h->arch, h->sizes, err));
+    HT_TRY(import_config(source, &embd, log, err));
     HT_TRY(ht_generation_config_import(source->meta, ht_hf_checkpoint_folder(h->checkpoint), log, err));
     HT_TRY(place_all(source, embd, log, err));
     HT_TRY(import_general(source, err));
