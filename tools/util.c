@@ -43,10 +43,10 @@ void ht_json_add_number(cJSON* object, const char* key, double value)
 
 void ht_json_add_text(cJSON* object, const char* key, const char* text)
 {
-    char* printable = malloc(4 * strlen(text) + 1);
-    if (!printable) { return; }
-    cJSON_AddStringToObject(object, key, ht_printable(text, printable, 4 * strlen(text) + 1));
-    free(printable);
+    char* clean = malloc(4 * strlen(text) + 1);
+    if (!clean) { return; }
+    cJSON_AddStringToObject(object, key, ht_utf8_clean(text, clean, 4 * strlen(text) + 1));
+    free(clean);
 }
 
 char* ht_format_bytes(uint64_t n_bytes, char* buf, size_t n_buf)

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,13 +81,13 @@ static size_t utf8_length(const unsigned char* s)
     return 0;
 }
 
-char* ht_printable(const char* text, char* buf, uint64_t n_buf)
+static char* escape(const char* text, bool keep_controls, char* buf, uint64_t n_buf)
 {
     size_t used = 0;
     if (n_buf == 0) { return buf; }
     for (const unsigned char* s = (const unsigned char*)text; *s;) {
         const size_t n     = utf8_length(s);
-        const int    plain = n > 0 && !(s[0] < 0x20 || s[0] == 0x7F);
+        const bool   plain = n > 0 && (keep_controls || !(s[0] < 0x20 || s[0] == 0x7F));
         const size_t need  = plain ? n : 4;
         if (used + need + 1 > n_buf) { break; }
         if (plain) { memcpy(buf + used, s, n); }
@@ -97,6 +98,9 @@ char* ht_printable(const char* text, char* buf, uint64_t n_buf)
     buf[used] = '\0';
     return buf;
 }
+
+char* ht_printable(const char* text, char* buf, uint64_t n_buf) { return escape(text, false, buf, n_buf); }
+char* ht_utf8_clean(const char* text, char* buf, uint64_t n_buf) { return escape(text, true, buf, n_buf); }
 
 char* ht_error_format(const ht_error* err, char* buf, uint64_t n_buf)
 {

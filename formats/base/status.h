@@ -70,6 +70,9 @@ char* ht_error_format(const ht_error* err, char* buf, uint64_t n_buf);
 /* A copy of `text` fit for one line on a terminal: control bytes and invalid UTF-8 become \xNN. Returns `buf`. */
 char* ht_printable(const char* text, char* buf, uint64_t n_buf);
 
+/* A copy of `text` that is UTF-8, for documents with an escape of their own: only invalid bytes become \xNN. Returns `buf`. */
+char* ht_utf8_clean(const char* text, char* buf, uint64_t n_buf);
+
 /*
  * The only two macros that jump. Both need `ht_status st` and a label `done` in the function, and `ht_error* err` in scope.
  *   HT_CHECK(condition, NOMEM, "format", …)   when the condition is false, record the failure and go to done

@@ -24,6 +24,14 @@ static void test_error_line_names_everything(void** state)
                         "mo\\x0adel\\xff.gguf: blk.3.attn_q.weight @ 0x1f40: 6 rows (format)");
 }
 
+static void test_utf8_clean_keeps_what_json_can_escape(void** state)
+{
+    (void)state;
+    char buf[64];
+    assert_string_equal(ht_utf8_clean("a\nb\xff\xc3\xa9", buf, sizeof buf), "a\nb\\xff\xc3\xa9");
+    assert_string_equal(ht_printable("a\nb\xff\xc3\xa9", buf, sizeof buf), "a\\x0ab\\xff\xc3\xa9");
+}
+
 static void test_f16_round_trip_and_ties(void** state)
 {
     (void)state;
@@ -186,6 +194,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_line_names_everything),
+        cmocka_unit_test(test_utf8_clean_keeps_what_json_can_escape),
         cmocka_unit_test(test_f16_round_trip_and_ties),
         cmocka_unit_test(test_edge_rows_match_recorded_halves),
         cmocka_unit_test(test_small_floats),
