@@ -15,6 +15,9 @@
  * tens of items. */
 enum { PANEL_ROWS = 32 };
 
+/* Products below which another thread does not pay: starting and joining it costs some microseconds, in which one thread makes about as many. */
+enum { PRODUCTS_PER_THREAD = 1 << 17 };
+
 /*
  * The scratch memory: | tokens rounded to Q8_0 | tokens rounded to Q8_K | one decoded panel per thread |
  */
@@ -79,7 +82,7 @@ void ht_matmul(const ht_kernels* kernels, ht_compute compute, const ht_matmul_jo
     unsigned char* const base   = scratch;
 
     bool    need_q8_0 = false, need_q8_k = false;
-    int64_t n_items = 0;
+    int64_t n_items = 0, n_rows = 0;
     for (int j = 0; j < n_jobs; j++) {
         assert(jobs[j].w->n_cols == n_cols);
         const bool rounded = is_rounded(kernels, compute, jobs[j].w->type);
@@ -87,9 +90,11 @@ void ht_matmul(const ht_kernels* kernels, ht_compute compute, const ht_matmul_jo
         need_q8_0          = need_q8_0 || (rounded && act == HT_TYPE_q8_0);
         need_q8_k          = need_q8_k || (rounded && act == HT_TYPE_q8_k);
         n_items += (jobs[j].w->n_rows + PANEL_ROWS - 1) / PANEL_ROWS;
+        n_rows += jobs[j].w->n_rows;
     }
+    const int64_t n_worth = 1 + n_rows * n_cols * n_tokens / PRODUCTS_PER_THREAD;
 
-#pragma omp parallel num_threads(n_threads)
+#pragma omp parallel num_threads(n_worth < n_threads ? (int)n_worth : n_threads)
     {
         float* const decoded = (float*)(void*)(base + l.at_panels + (size_t)omp_get_thread_num() * l.panel_bytes);
 #pragma omp for schedule(static)

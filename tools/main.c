@@ -9,6 +9,8 @@
 #include "tools/args.h"
 
 static const ht_command* const commands[] = {
+    &ht_command_convert,
+    &ht_command_quantize,
     &ht_command_inspect,
     &ht_command_verify,
     &ht_command_types,

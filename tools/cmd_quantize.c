@@ -1,0 +1,271 @@
+/* halftone quantize and halftone convert: one path, two rows. Plan, then (unless --dry-run) stream. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/stream.h"
+#include "tools/cmd.h"
+
+typedef struct request {
+    ht_plan_options   plan;
+    ht_stream_options stream;
+    ht_source_options source;
+    const char**      recipes;
+    ht_type_override* overrides;
+    char**            patterns; /* owned copies behind overrides[].pattern */
+} request;
+
+static void request_deinit(request* r)
+{
+    for (int i = 0; r->patterns && i < r->plan.n_overrides; i++) { free(r->patterns[i]); }
+    free(r->patterns);
+    free(r->overrides);
+    free(r->recipes);
+}
+
+static ht_status find_type(const ht_type_info** out, const char* option, const char* name, ht_error* err)
+{
+    char near[128];
+    *out = ht_type_find(name);
+    if (*out) { return HT_STATUS_OK; }
+    return ht_usage_error(err, "%s: unknown type \"%s\" (near: %s; halftone types lists all)", option, name,
+                          ht_recipe_suggest(name, near, sizeof near));
+}
+
+/* REGEX=TYPE; the pattern may hold '=' itself, so the last one separates. */
+static ht_status parse_override(request* r, int i, const char* text, ht_error* err)
+{
+    const char* equals = strrchr(text, '=');
+    if (!equals || equals == text) { return ht_usage_error(err, "--tensor-type: \"%s\" is not of the form REGEX=TYPE", text); }
+    r->patterns[i] = strndup(text, (size_t)(equals - text));
+    if (!r->patterns[i]) { return ht_fail(err, HT_STATUS_NOMEM, "type overrides"); }
+    r->overrides[i].pattern = r->patterns[i];
+    return find_type(&r->overrides[i].type, "--tensor-type", equals + 1, err);
+}
+
+static ht_status parse_request(request* r, const ht_args* args, const char* default_type, ht_error* err)
+{
+    ht_status   st          = HT_STATUS_OK;
+    const int   n_types     = ht_args_count(args, "type");
+    const int   n_overrides = ht_args_count(args, "tensor-type");
+    const char* embedding   = ht_args_text(args, "token-embedding-type", NULL);
+    const char* output      = ht_args_text(args, "output-tensor-type", NULL);
+
+    r->recipes   = calloc((size_t)n_types + 1, sizeof *r->recipes);
+    r->overrides = calloc((size_t)n_overrides + 1, sizeof *r->overrides);
+    r->patterns  = calloc((size_t)n_overrides + 1, sizeof *r->patterns);
+    HT_CHECK(r->recipes && r->overrides && r->patterns, NOMEM, "options");
+    r->plan.n_overrides = n_overrides;
+    for (int i = 0; i < n_types; i++) { r->recipes[i] = ht_args_text_at(args, "type", i); }
+    r->recipes[n_types] = default_type;
+    r->plan.recipes     = r->recipes;
+    r->plan.n_recipes   = n_types > 0 ? n_types : 1;
+    r->plan.overrides   = r->overrides;
+    if (n_types == 0 && !default_type) {
+        st = ht_usage_error(err, "-t TYPE is missing");
+        goto done;
+    }
+    if (!ht_args_has(args, "out") && !ht_args_has(args, "dry-run")) {
+        st = ht_usage_error(err, "-o OUT is missing");
+        goto done;
+    }
+    r->plan.out = ht_args_text(args, "out", "{name}-{type}.gguf");
+    for (int i = 0; i < n_overrides; i++) { HT_TRY(parse_override(r, i, ht_args_text_at(args, "tensor-type", i), err)); }
+    if (embedding) { HT_TRY(find_type(&r->plan.token_embedding_type, "--token-embedding-type", embedding, err)); }
+    if (output) { HT_TRY(find_type(&r->plan.output_type, "--output-tensor-type", output, err)); }
+    r->plan.pure               = ht_args_has(args, "pure");
+    r->plan.strict             = ht_args_has(args, "strict");
+    r->plan.allow_requantize   = ht_args_has(args, "allow-requantize");
+    r->stream.force            = ht_args_has(args, "force");
+    r->stream.allow_nonfinite  = ht_args_has(args, "allow-nonfinite");
+    r->source.allow_nonfinite  = r->stream.allow_nonfinite;
+    r->source.pre_tokenizer    = ht_args_text(args, "pre", NULL);
+done:
+    return st;
+}
+
+/* All type names are checked before the source is opened: a typing mistake costs nothing. */
+static ht_status check_recipes(const request* r, ht_error* err)
+{
+    for (int i = 0; i < r->plan.n_recipes; i++) {
+        char near[128];
+        const char* name = r->plan.recipes[i];
+        if (strcmp(name, "auto") != 0 && !ht_recipe_find(name)) {
+            return ht_usage_error(err, "unknown type \"%s\" (near: %s)", name, ht_recipe_suggest(name, near, sizeof near));
+        }
+    }
+    return HT_STATUS_OK;
+}
+
+/* --- reports: text and JSON are two prints of plan and result; result is NULL for a dry run ------------------------------- */
+
+static double rel_rmse(const ht_stream_tensor* m) { return m->sum_sq > 0.0 ? sqrt(m->sum_sq_err / m->sum_sq) : 0.0; }
+
+static void print_tensors(const ht_plan* plan, const ht_plan_output* output)
+{
+    printf("%-32s %-22s %-8s %-6s %-22s %14s %14s  %s\n", "tensor", "shape", "type", "method", "transform", "bytes", "offset", "source");
+    for (int64_t i = 0; i < plan->n_tensors; i++) {
+        const ht_tensor_info* t = &output->tensors[i];
+        char shape[64], type[32];
+        int  used = 0;
+        for (int d = 0; d < t->n_dims; d++) { used += snprintf(shape + used, sizeof shape - (size_t)used, d ? " x %" PRId64 : "%" PRId64, t->ne[d]); }
+        snprintf(type, sizeof type, "%s%s", ht_type_get(t->type)->name, output->details[i].planned == t->type ? "" : "*");
+        printf("%-32s %-22s %-8s %-6s %-22s %14" PRIu64 " %14" PRIu64 "  %s\n", t->name, shape, type, output->details[i].method,
+               output->details[i].source->transform, t->n_bytes, output->n_header_bytes + t->offset_bytes, output->details[i].source->origin);
+    }
+}
+
+static void print_fallbacks(const ht_plan* plan, const ht_plan_output* output)
+{
+    if (output->n_fallback == 0) { return; }
+    printf("  %" PRId64 " of %" PRId64 " tensors have rows that do not fill the blocks of their type: %.4f bits/weight planned, %.4f got\n",
+           output->n_fallback, plan->n_tensors, output->planned_bits_per_weight, output->bits_per_weight);
+    for (int64_t i = 0; i < plan->n_tensors; i++) {
+        const ht_tensor_info* t = &output->tensors[i];
+        if (output->details[i].planned == t->type) { continue; }
+        printf("    %-32s row length %-8" PRId64 " %s -> %s\n", t->name, t->ne[0], ht_type_get(output->details[i].planned)->name,
+               ht_type_get(t->type)->name);
+    }
+}
+
+static void print_text(const ht_plan* plan, const ht_stream_result* result, double wall_s, int n_threads)
+{
+    char size[32];
+    for (int k = 0; k < plan->n_outputs; k++) {
+        const ht_plan_output* output = &plan->outputs[k];
+        if (!result) { print_tensors(plan, output); }
+        printf("%s  %s  %" PRIu64 " bytes (%s)  %.4f bits/weight\n", output->path, output->type_name, output->n_file_bytes,
+               ht_format_bytes(output->n_file_bytes, size, sizeof size), output->bits_per_weight);
+        print_fallbacks(plan, output);
+        int64_t n_zeroed = 0;
+        for (int64_t i = 0; result && i < plan->n_tensors; i++) { n_zeroed += result->tensors[k * plan->n_tensors + i].n_zeroed_rows; }
+        if (n_zeroed > 0) { printf("  %" PRId64 " rows are too small for the type's scales and became zeros\n", n_zeroed); }
+    }
+    if (result) {
+        printf("%.2f s, %d threads, peak memory %s\n", wall_s, n_threads, ht_format_bytes(ht_peak_rss_bytes(), size, sizeof size));
+    } else {
+        printf("dry run: nothing written; needs about %s of memory with %d threads\n",
+               ht_format_bytes(ht_stream_memory_bytes(plan, n_threads), size, sizeof size), n_threads);
+    }
+}
+
+static cJSON* json_tensor(const ht_plan_output* output, int64_t i, const ht_stream_tensor* m)
+{
+    const ht_tensor_info* t   = &output->tensors[i];
+    cJSON*                row = cJSON_CreateObject();
+    cJSON_AddStringToObject(row, "name", t->name);
+    cJSON* shape = cJSON_AddArrayToObject(row, "shape");
+    for (int d = 0; d < t->n_dims; d++) { cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)t->ne[d])); }
+    cJSON_AddStringToObject(row, "type", ht_type_get(t->type)->name);
+    cJSON_AddStringToObject(row, "method", output->details[i].method);
+    cJSON_AddNumberToObject(row, "n_bytes", (double)t->n_bytes);
+    cJSON_AddNumberToObject(row, "offset_bytes", (double)(output->n_header_bytes + t->offset_bytes));
+    if (output->details[i].planned == t->type) { cJSON_AddNullToObject(row, "fallback_from"); }
+    else { cJSON_AddStringToObject(row, "fallback_from", ht_type_get(output->details[i].planned)->name); }
+    ht_json_add_text(row, "source", output->details[i].source->origin);
+    cJSON_AddStringToObject(row, "transform", output->details[i].source->transform);
+    if (m) {
+        ht_json_add_number(row, "rel_rmse", rel_rmse(m));
+        ht_json_add_number(row, "max_err", m->max_err);
+        cJSON_AddNumberToObject(row, "n_zeroed_rows", (double)m->n_zeroed_rows);
+    }
+    return row;
+}
+
+static ht_status print_json(const char* command, const ht_plan* plan, const ht_stream_result* result, double wall_s, int n_threads, ht_error* err)
+{
+    cJSON* document = ht_json_document(command);
+    ht_json_add_text(document, "source", ht_source_path(plan->source));
+    cJSON_AddBoolToObject(document, "dry_run", !result);
+    cJSON* outputs = cJSON_AddArrayToObject(document, "outputs");
+    for (int k = 0; k < plan->n_outputs; k++) {
+        const ht_plan_output* output = &plan->outputs[k];
+        cJSON*                item   = cJSON_CreateObject();
+        ht_json_add_text(item, "file", output->path);
+        cJSON_AddStringToObject(item, "type", output->type_name);
+        cJSON_AddNumberToObject(item, "n_bytes", (double)output->n_file_bytes);
+        ht_json_add_number(item, "bits_per_weight", output->bits_per_weight);
+        ht_json_add_number(item, "planned_bits_per_weight", output->planned_bits_per_weight);
+        cJSON_AddNumberToObject(item, "n_fallback", (double)output->n_fallback);
+        cJSON* tensors = cJSON_AddArrayToObject(item, "tensors");
+        for (int64_t i = 0; i < plan->n_tensors; i++) {
+            cJSON_AddItemToArray(tensors, json_tensor(output, i, result ? &result->tensors[k * plan->n_tensors + i] : NULL));
+        }
+        cJSON_AddItemToArray(outputs, item);
+    }
+    cJSON_AddNumberToObject(document, "threads", n_threads);
+    ht_json_add_number(document, "wall_s", wall_s);
+    cJSON_AddNumberToObject(document, "peak_rss_bytes", (double)ht_peak_rss_bytes());
+    cJSON_AddNumberToObject(document, "memory_estimate_bytes", (double)ht_stream_memory_bytes(plan, n_threads));
+    return ht_json_print(document, err);
+}
+
+static ht_status run(const char* command, const char* default_type, const ht_args* args, const ht_ctx* ctx, ht_error* err)
+{
+    ht_status        st       = HT_STATUS_OK;
+    const double     start_s  = ht_time_s();
+    const bool       dry_run  = ht_args_has(args, "dry-run");
+    request          r        = { 0 };
+    ht_source*       source   = NULL;
+    ht_plan*         plan     = NULL;
+    ht_stream_result result   = { 0 };
+
+    HT_TRY(parse_request(&r, args, default_type, err));
+    HT_TRY(check_recipes(&r, err));
+    HT_TRY(ht_source_open(&source, ht_args_positional(args, 0), &r.source, ctx, err));
+    HT_TRY(ht_plan_create(&plan, source, &r.plan, err));
+    if (!dry_run) { HT_TRY(ht_stream_run(plan, &r.stream, ctx, &result, err)); }
+    const double                  wall_s = ht_time_s() - start_s;
+    const ht_stream_result* const filled = dry_run ? NULL : &result;
+    if (ht_args_json(args)) { HT_TRY(print_json(command, plan, filled, wall_s, ctx->n_threads, err)); }
+    else { print_text(plan, filled, wall_s, ctx->n_threads); }
+done:
+    ht_stream_result_deinit(&result);
+    ht_plan_free(plan);
+    ht_source_close(source);
+    request_deinit(&r);
+    return st;
+}
+
+static ht_status run_quantize(const ht_args* args, const ht_ctx* ctx, int* exit_code, ht_error* err)
+{
+    (void)exit_code;
+    return run("quantize", NULL, args, ctx, err);
+}
+
+static ht_status run_convert(const ht_args* args, const ht_ctx* ctx, int* exit_code, ht_error* err)
+{
+    (void)exit_code;
+    return run("convert", "F16", args, ctx, err);
+}
+
+static const ht_option options[] = {
+    { "type", 't', HT_OPTION_TEXT, "TYPE", "Q4_K_M, Q8_0, F16 …, or auto to keep the source's types; may be repeated" },
+    { "out", 'o', HT_OPTION_TEXT, "OUT", "file to write; {name} and {type} are replaced" },
+    { "tensor-type", 0, HT_OPTION_TEXT, "REGEX=TYPE", "type of the tensors whose name the pattern finds; the first match wins" },
+    { "token-embedding-type", 0, HT_OPTION_TEXT, "TYPE", "type of the token embedding" },
+    { "output-tensor-type", 0, HT_OPTION_TEXT, "TYPE", "type of the output matrix" },
+    { "pure", 0, HT_OPTION_FLAG, NULL, "the plain type for every tensor, no mixture" },
+    { "strict", 0, HT_OPTION_FLAG, NULL, "refuse when rows do not fill the blocks of their type, instead of another type" },
+    { "dry-run", 0, HT_OPTION_FLAG, NULL, "print the plan (every tensor, exact sizes) and write nothing" },
+    { "force", 0, HT_OPTION_FLAG, NULL, "replace existing files" },
+    { "allow-requantize", 0, HT_OPTION_FLAG, NULL, "accept a source that is quantized already" },
+    { "allow-nonfinite", 0, HT_OPTION_FLAG, NULL, "write NaN and Inf instead of refusing them" },
+    { "pre", 0, HT_OPTION_TEXT, "NAME", "name of the pre-tokenizer, when the source's pattern is unknown" },
+    { NULL, 0, HT_OPTION_FLAG, NULL, NULL },
+};
+
+const ht_command ht_command_quantize = {
+    "quantize", "SRC -t TYPE... -o OUT", "write quantized GGUF files from a checkpoint (HF folder, .safetensors or .gguf)",
+    "Several -t share one read of the source:\n"
+    "  halftone quantize ./SmolLM2 -t Q8_0 -t Q4_K_M -t Q4_0 -o 'out/{name}-{type}.gguf'\n"
+    "Output appears under its final name only when it is complete.",
+    options, 1, 1, run_quantize,
+};
+
+const ht_command ht_command_convert = {
+    "convert", "SRC -o OUT.gguf [-t F16]", "write a checkpoint as GGUF, F16 unless another type is asked for",
+    "  halftone convert ./SmolLM2 -o SmolLM2-BF16.gguf -t auto", options, 1, 1, run_convert,
+};
