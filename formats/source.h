@@ -5,8 +5,9 @@
  *   .safetensors file with its config.json beside it           --same-->
  *   .gguf (single or split)                                    --as is-->
  *
- * Opening reads headers only (and both matrices, where a checkpoint keeps a tied output matrix: a copy is left out). Everything that could be refused is refused here: missing shards, unknown families, tensors that map to nothing,
- * shapes that disagree with the configuration, tokenizer and embedding sizes that do not fit.
+ * Opening reads headers only; weights are looked at in one case, a checkpoint that keeps an output matrix although it is tied (a copy is left
+ * out). Everything that could be refused is refused here: missing shards, unknown families, tensors that map to nothing, shapes that disagree
+ * with the configuration, tokenizer and embedding sizes that do not fit.
  */
 #ifndef HT_FORMATS_SOURCE_H
 #define HT_FORMATS_SOURCE_H

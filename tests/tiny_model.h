@@ -12,6 +12,7 @@
 #define HT_TESTS_TINY_MODEL_H
 
 #include <cjson/cJSON.h>
+#include <stdbool.h>
 
 #include "formats/base/half.h"
 #include "tests/temp_folder.h"
@@ -88,14 +89,17 @@ static inline void tiny_fill(tiny_model* m, const char* name, float (*value)(int
     }
 }
 
-/* A bf16 tensor of [rows, cols] (cols 0: a vector): ones for norms, 0.02 * normal otherwise, seeded by its name. */
+/* A bf16 tensor of [rows, cols] (cols 0: a vector): ones for norms, uniform in -0.035 … 0.035 otherwise, seeded by its name. */
 static inline void tiny_add_weight(tiny_model* m, const char* name, int64_t rows, int64_t cols)
 {
     const int64_t shape[2] = { rows, cols };
     tiny_tensor*  t        = tiny_add(m, name, "BF16", 2, cols ? 2 : 1, shape);
     uint64_t      seed     = 1;
     for (const char* c = name; *c; c++) { seed = seed * 131 + (uint8_t)*c; }
-    for (int64_t i = 0; i < rows * (cols ? cols : 1); i++) { tiny_set_bf16(t, i, strstr(name, "norm") ? 1.0f : 0.02f * ht_test_normal(&seed)); }
+    const bool is_norm = strstr(name, "norm") != NULL;
+    for (int64_t i = 0; i < rows * (cols ? cols : 1); i++) {
+        tiny_set_bf16(t, i, is_norm ? 1.0f : 0.035f * ((float)(ht_test_random(&seed) >> 40) * 0x1p-23f - 1.0f));
+    }
 }
 
 /* --- configuration ------------------------------------------------------------------------------------------------------------------ */
