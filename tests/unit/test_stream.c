@@ -55,10 +55,13 @@ static int count_files(const temp_folder* folder)
     return n;
 }
 
+/* Wide enough that the matrices of the MLP take several work items. */
 static temp_folder folder_with_tiny(void)
 {
     const temp_folder folder = temp_folder_create();
     tiny_model*       m      = tiny_create(TINY_LLAMA);
+    tiny_set_number(m, "intermediate_size", 2560);
+    tiny_rebuild(m, TINY_LLAMA);
     tiny_save(m, &folder, "in");
     tiny_free(m);
     return folder;
