@@ -23,7 +23,8 @@ extern "C" {
 enum {
     HT_GGUF_MAX_DIMS          = 4,  /* ggml's GGML_MAX_DIMS                                           */
     HT_GGUF_MAX_NAME          = 63, /* ggml keeps names in char[64]; longer ones are cut there        */
-    HT_GGUF_DEFAULT_ALIGNMENT = 32
+    HT_GGUF_DEFAULT_ALIGNMENT = 32,
+    HT_GGUF_MAX_ALIGNMENT     = 1 << 21 /* a huge page; a larger one only makes a small header into a large one */
 };
 
 /* A tensor of a file, read or to be written. Dimensions are in ne order: ne[0] is the row length (fastest), unused ones are 1. */
@@ -45,7 +46,10 @@ ht_status ht_tensor_info_size(ht_tensor_info* info, ht_error* err);
 /* What is wrong with a tensor name of a file (empty, over HT_GGUF_MAX_NAME bytes, a NUL inside, not UTF-8), or NULL. */
 const char* ht_tensor_name_fault(const char* name, size_t n_bytes);
 
-/* general.alignment, else HT_GGUF_DEFAULT_ALIGNMENT. Errors: FORMAT unless it is a u32 and a power of two, as stock readers require. */
+/*
+ * general.alignment, else HT_GGUF_DEFAULT_ALIGNMENT. Errors: FORMAT unless it is a u32 and a power of two, as stock readers
+ * require, and at most HT_GGUF_MAX_ALIGNMENT.
+ */
 ht_status ht_gguf_alignment(const ht_meta* meta, uint64_t* out, ht_error* err);
 
 /* --- reading ----------------------------------------------------------------------------------------------------------- */

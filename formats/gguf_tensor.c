@@ -59,6 +59,7 @@ ht_status ht_gguf_alignment(const ht_meta* meta, uint64_t* out, ht_error* err)
                  ht_meta_type_name(kv->type), kv->is_array ? " array" : "");
         memcpy(&value, kv->data, sizeof value);
         HT_CHECK(value > 0 && (value & (value - 1)) == 0, FORMAT, "general.alignment: %" PRIu32 " is not a power of two", value);
+        HT_CHECK(value <= HT_GGUF_MAX_ALIGNMENT, FORMAT, "general.alignment: %" PRIu32 " is over the limit of %d", value, HT_GGUF_MAX_ALIGNMENT);
     }
     *out = value;
 done:

@@ -1,21 +1,15 @@
 #!/usr/bin/env bash
-# halftone inspect: facts, metadata, tensors and totals of a GGUF, as text and as JSON.
-set -euo pipefail
-command -v python3 >/dev/null || { echo "python3 is needed to build the files"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-python3 "$HT_SOURCE/tests/cli/gguf_bytes.py" "$work"
-cd "$work"
+# halftone inspect: facts, metadata, tensors and totals of a GGUF and of a checkpoint, as text and as JSON.
+source "$HT_SOURCE/tests/cli/lib.sh"
+python3 "$HT_SOURCE/tests/cli/gguf_bytes.py" . || exit 1
+python3 "$HT_SOURCE/tests/cli/make_tiny.py" tiny >/dev/null || exit 1
 
-"$HALFTONE" inspect good.gguf >out
-for text in "format     GGUF 3, alignment 32, 1 file" "model      llama, Tiny é\\x0a" "file type  Q8_0" \
-  'string[4]      "a", "b", ""c", "\xff"' "0, 1, 2, 3, 4, 5, 6, 7, …" "256 x 2                         288" "4.5000" "Q8_0            1              256"; do
-  grep -qF -- "$text" out || { echo "no \"$text\" in:"; cat out; exit 1; }
-done
-"$HALFTONE" inspect --full good.gguf | grep -qF "17, 18, 19"
-"$HALFTONE" inspect split-00002-of-00003.gguf | grep -qE "^t2 +Q8_0 +32 +34 +[0-9]+ in part 3$"
-"$HALFTONE" inspect --json good.gguf >report.json
-python3 - <<'PY'
+expect 0 'format     GGUF 3, alignment 32, 1 file' 'model      llama, Tiny é\\x0a' 'file type  Q8_0' 'string\[4\] +"a", "b", ""c", "\\xff"$' \
+  '0, 1, 2, 3, 4, 5, 6, 7, …$' '^blk.0.ffn_down.weight +Q4_K +256 x 2 +288 ' '^Q4_K +1 +512 +288 +4.5000' -- "$HALFTONE" inspect good.gguf
+expect 0 '17, 18, 19$' -- "$HALFTONE" inspect --full good.gguf
+expect 0 -- "$HALFTONE" inspect --json good.gguf
+cp out.txt report.json
+python3 - <<'PY' || fail "the JSON does not describe the file"
 import json
 report = json.load(open("report.json"))
 assert report["schema"] == "halftone.inspect/1" and report["architecture"] == "llama" and report["name"] == "Tiny \u00e9\n"
@@ -31,6 +25,9 @@ for tensor in report["tensors"]:
 norm = report["tensors"][3]
 assert raw[norm["offset_bytes"]:][:4] == b"\x00\x00\x80\x3f" and norm["shape"] == [64]
 PY
-code=0
-"$HALFTONE" inspect cut.gguf 2>err || code=$?
-[ $code = 3 ] && grep -qF "output_norm.weight" err
+
+# --- a checkpoint, shown as the GGUF it would become -------------------------------------------------------------------------------
+expect 0 'format     Hugging Face checkpoint' 'llama.block_count +u32 +2$' \
+  '^blk.1.attn_k.weight +BF16 +256 x 64 +32768 model.layers.1.self_attn.k_proj.weight$' -- "$HALFTONE" inspect tiny
+expect 0 '"format":.*"hf"' '"origin":.*"lm_head.weight"' -- "$HALFTONE" inspect --json tiny/model.safetensors
+finish

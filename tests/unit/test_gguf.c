@@ -292,8 +292,9 @@ static void test_refuses_bad_pairs(void** state)
 static void test_refuses_bad_alignment(void** state)
 {
     (void)state;
-    for (int i = 0; i < 5; i++) {
-        static const char* const reasons[] = { "0 is not", "24 is not", "expected u32, found u64", "expected u32, found string", "expected u32, found u32 array" };
+    for (int i = 0; i < 6; i++) {
+        static const char* const reasons[] = { "0 is not", "24 is not", "expected u32, found u64", "expected u32, found string", "expected u32, found u32 array",
+                                               "536870912 is over the limit" }; /* found by fuzzing: a header of 512 MiB */
         gguf_bytes     b  = { 0 };
         const uint64_t v  = 64;
         gb_start(&b, 3, 1, 1);
@@ -301,6 +302,7 @@ static void test_refuses_bad_alignment(void** state)
         if (i == 1) { gb_kv_u32(&b, "general.alignment", 24); }
         if (i == 2) { gb_kv(&b, "general.alignment", HT_META_TYPE_U64, &v); }
         if (i == 3) { gb_kv_string(&b, "general.alignment", "32"); }
+        if (i == 5) { gb_kv_u32(&b, "general.alignment", 1u << 29); }
         if (i == 4) {
             gb_array(&b, "general.alignment", HT_META_TYPE_U32, 1);
             gb_u32(&b, 64);
@@ -324,6 +326,7 @@ static void test_refuses_sizes_that_wrap(void** state)
         { 2, { (uint64_t)1 << 63, 1 }, HT_TYPE_f32 },
         { 1, { (uint64_t)1 << 62 }, HT_TYPE_f64 },                  /* elements fit, bytes do not */
         { 2, { 1, UINT64_MAX }, HT_TYPE_i8 },
+        { 3, { 1, (uint64_t)1 << 32, (uint64_t)1 << 32 }, HT_TYPE_i8 }, /* rows 0 mod 2^64 */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gguf_bytes b = tensor_t(cases[i].n_dims, cases[i].dims, cases[i].type, 16);
