@@ -137,7 +137,8 @@ static ht_status choose_without_index(const names* present, bool has_pickle, nam
     }
     if (!first && present->n == 1) { first = present->items[0]; }
     HT_CHECK(first || !has_pickle, UNSUPPORTED, "pickled weights (pytorch_model*.bin) are not read; save the checkpoint as safetensors");
-    HT_CHECK(first || present->n == 0, FORMAT, "no model*" ENDING " and no index, but %s: which file is meant?", names_join(present, list[0], sizeof list[0]));
+    HT_CHECK(first || present->n == 0, FORMAT, "no model*" ENDING " and no index, but %s: which file is meant?",
+             names_join(present, list[0], sizeof list[0]));
     HT_CHECK(first, FORMAT, "no " ENDING " files in the folder");
     HT_TRY(add_shard_set(present, first, out, missing, err));
     names_sort_unique(out);

@@ -110,7 +110,8 @@ ht_status ht_hf_check_quantized(const ht_hf_checkpoint* checkpoint, ht_error* er
             n_shown++;
         }
     }
-    HT_CHECK(!method[0] && !from_names[0], UNSUPPORTED, "source is already quantized (%s); convert from the original%s", method[0] ? method : from_names, shown);
+    HT_CHECK(!method[0] && !from_names[0], UNSUPPORTED, "source is already quantized (%s); convert from the original%s",
+             method[0] ? method : from_names, shown);
 done:
     return st;
 }
@@ -135,8 +136,8 @@ static ht_status read_block_size(int64_t block[2], const ht_json* config, const 
     HT_TRY(ht_json_get_array(config, quant, "weight_block_size", false, &size, err));
     if (!size) { return HT_STATUS_OK; }
     const ht_json_value* first = ht_json_first(size);
-    HT_CHECK(ht_json_count(size) == 2 && ht_json_as_i64(first, &block[0]) && ht_json_as_i64(ht_json_next(first), &block[1]) && block[0] > 0 && block[1] > 0,
-             FORMAT, "quantization_config.weight_block_size is not two positive integers");
+    const bool           ok    = ht_json_count(size) == 2 && ht_json_as_i64(first, &block[0]) && ht_json_as_i64(ht_json_next(first), &block[1]);
+    HT_CHECK(ok && block[0] > 0 && block[1] > 0, FORMAT, "quantization_config.weight_block_size is not two positive integers");
 done:
     return st;
 }

@@ -117,7 +117,9 @@ ht_status ht_json_scan_u64(ht_json_scan* scan, uint64_t* out, ht_error* err)
         scan->pos++;
     }
     if (scan->pos == start || (first == '0' && scan->pos - start > 1)) { return ht_json_scan_fail(scan, "a non-negative integer", err); }
-    if (scan->pos < scan->n_bytes && memchr(".eE", scan->text[scan->pos], 3)) { return ht_json_scan_fail(scan, "an integer without point or exponent", err); }
+    if (scan->pos < scan->n_bytes && memchr(".eE", scan->text[scan->pos], 3)) {
+        return ht_json_scan_fail(scan, "an integer without point or exponent", err);
+    }
     *out = value;
     return HT_STATUS_OK;
 }

@@ -165,7 +165,8 @@ static ht_status find_sliding_layers(bool* slides, int64_t n_layers, const ht_js
     if (use) { HT_TRY(ht_json_get_i64(config, ht_json_root(config), "max_window_layers", false, 0, INT32_MAX, &first, err)); }
     for (i = 0; i < n_layers; i++) { slides[i] = i >= first; }
     if (!types) { return HT_STATUS_OK; }
-    HT_CHECK(ht_json_count(types) == n_layers, FORMAT, "layer_types has %lld entries for %lld layers", (long long)ht_json_count(types), (long long)n_layers);
+    HT_CHECK(ht_json_count(types) == n_layers, FORMAT, "layer_types has %lld entries for %lld layers", (long long)ht_json_count(types),
+             (long long)n_layers);
     i = 0;
     for (const ht_json_value* v = ht_json_first(types); v; v = ht_json_next(v), i++) {
         const char* type = ht_json_as_string(v);

@@ -160,9 +160,10 @@ static ht_status finish_entry(entry* e, uint64_t data_offset, uint64_t n_data, h
     for (int i = 0; i < t->n_dims; i++) { HT_CHECK(ht_mul_i64(t->n_elems, t->shape[i], &t->n_elems), BOUNDS, "size overflow"); }
     HT_CHECK(ht_mul_u64((uint64_t)t->n_elems, (uint64_t)dtypes[t->dtype].n_bytes, &n_bytes), BOUNDS, "size overflow");
     HT_CHECK(e->begin <= e->end, FORMAT, "data_offsets [%" PRIu64 ", %" PRIu64 "] are reversed", e->begin, e->end);
-    HT_CHECK(e->end <= n_data, BOUNDS, "data_offsets [%" PRIu64 ", %" PRIu64 "] leave the file, which has %" PRIu64 " bytes of data", e->begin, e->end, n_data);
-    HT_CHECK(e->end - e->begin == n_bytes, FORMAT, "data_offsets [%" PRIu64 ", %" PRIu64 "] span %" PRIu64 " bytes, shape and dtype need %" PRIu64, e->begin,
-             e->end, e->end - e->begin, n_bytes);
+    HT_CHECK(e->end <= n_data, BOUNDS, "data_offsets [%" PRIu64 ", %" PRIu64 "] leave the file, which has %" PRIu64 " bytes of data", e->begin,
+             e->end, n_data);
+    HT_CHECK(e->end - e->begin == n_bytes, FORMAT, "data_offsets [%" PRIu64 ", %" PRIu64 "] span %" PRIu64 " bytes, shape and dtype need %" PRIu64,
+             e->begin, e->end, e->end - e->begin, n_bytes);
     t->offset_bytes = data_offset + e->begin;
     t->n_bytes      = n_bytes;
 done:
@@ -273,9 +274,10 @@ static ht_status check_tensors(ht_safetensors* s, ht_error* err)
         const ht_st_tensor* t     = &s->tensors[i];
         const uint64_t      begin = t->offset_bytes - data_offset, end = begin + t->n_bytes, expected = at - data_offset;
         tensor = t->name;
-        HT_CHECK(t->offset_bytes >= at, FORMAT, "data_offsets [%" PRIu64 ", %" PRIu64 "] overlap %s, which ends at %" PRIu64, begin, end, t[-1].name, expected);
-        HT_CHECK(t->offset_bytes == at, FORMAT, "data_offsets [%" PRIu64 ", %" PRIu64 "] leave a hole: the bytes from %" PRIu64 " belong to no tensor", begin, end,
+        HT_CHECK(t->offset_bytes >= at, FORMAT, "data_offsets [%" PRIu64 ", %" PRIu64 "] overlap %s, which ends at %" PRIu64, begin, end, t[-1].name,
                  expected);
+        HT_CHECK(t->offset_bytes == at, FORMAT, "data_offsets [%" PRIu64 ", %" PRIu64 "] leave a hole: the bytes from %" PRIu64 " belong to no tensor",
+                 begin, end, expected);
         at += t->n_bytes;
     }
     tensor = NULL;

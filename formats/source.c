@@ -138,8 +138,8 @@ static ht_status check_range(const ht_source_tensor* tensor, int64_t row, int64_
 static ht_status fail_nonfinite(const ht_source_tensor* tensor, int64_t row, int64_t elem, double value, ht_error* err)
 {
     const int64_t n_cols = tensor->info.ne[0];
-    return ht_fail(err, HT_STATUS_NUMERIC, "row %" PRId64 ", column %" PRId64 ": the value is %f (source tensor %s)", row + elem / n_cols, elem % n_cols, value,
-                   tensor->origin);
+    return ht_fail(err, HT_STATUS_NUMERIC, "row %" PRId64 ", column %" PRId64 ": the value is %f (source tensor %s)", row + elem / n_cols,
+                   elem % n_cols, value, tensor->origin);
 }
 
 /* Inf and NaN have all exponent bits set. No early exit: the loop is vectorised, and the answer is nearly always yes. */

@@ -179,7 +179,8 @@ static ht_status check_shape(const ht_arch_tensor* row, const ht_st_tensor* t, c
     HT_CHECK(t->n_dims == n_dims, FORMAT, "%d dimensions, expected %d", t->n_dims, n_dims);
     HT_CHECK(ht_dtype_is_float(t->dtype) && t->dtype != HT_DTYPE_F8_E8M0, FORMAT, "dtype %s, expected floating-point weights", ht_dtype_name(t->dtype));
     HT_CHECK(t->shape[0] == want_rows, FORMAT, "%" PRId64 " rows, expected %" PRId64 " (%s)", t->shape[0], want_rows, ht_size_name(row->rows));
-    HT_CHECK(n_dims == 1 || t->shape[1] == want_cols, FORMAT, "rows of %" PRId64 ", expected %" PRId64 " (%s)", t->shape[1], want_cols, ht_size_name(row->cols));
+    HT_CHECK(n_dims == 1 || t->shape[1] == want_cols, FORMAT, "rows of %" PRId64 ", expected %" PRId64 " (%s)", t->shape[1], want_cols,
+             ht_size_name(row->cols));
 done:
     return st;
 }
@@ -332,7 +333,8 @@ static ht_status check_left_over(const hf_source* h, const name_list* missing, c
     list_rest(&unknown, rest[1], sizeof rest[1]);
     HT_CHECK(missing->n == 0, FORMAT, "missing tensor%s %.200s%s%s%.160s%s", missing->n > 1 ? "s" : "", missing->text, rest[0],
              unknown.n ? "; unknown to this family: " : "", unknown.text, unknown.n ? rest[1] : "");
-    HT_CHECK(unknown.n == 0, UNSUPPORTED, "%d tensor%s unknown to family %s: %s%s", unknown.n, unknown.n > 1 ? "s" : "", h->arch->name, unknown.text, rest[1]);
+    HT_CHECK(unknown.n == 0, UNSUPPORTED, "%d tensor%s unknown to family %s: %s%s", unknown.n, unknown.n > 1 ? "s" : "", h->arch->name, unknown.text,
+             rest[1]);
 done:
     return st;
 }
@@ -384,7 +386,8 @@ done:
     return st;
 }
 
-static uint32_t file_type_of(ht_type type) { return type == HT_TYPE_f32 ? 0 : type == HT_TYPE_f16 ? 1 : 32; } /* llama.h: ALL_F32, MOSTLY_F16, MOSTLY_BF16 */
+/* llama.h: ALL_F32, MOSTLY_F16, MOSTLY_BF16 */
+static uint32_t file_type_of(ht_type type) { return type == HT_TYPE_f32 ? 0 : type == HT_TYPE_f16 ? 1 : 32; }
 
 static ht_status import_general(ht_source* source, ht_error* err)
 {
