@@ -13,6 +13,9 @@ static const ht_command* const commands[] = {
     &ht_command_quantize,
     &ht_command_inspect,
     &ht_command_verify,
+    &ht_command_eval,
+    &ht_command_bench,
+    &ht_command_run,
     &ht_command_types,
     &ht_command_cpu,
 };
