@@ -36,11 +36,14 @@ static inline const char* fuzz_file(const uint8_t* data, size_t n_bytes, int* ou
 
 enum { FUZZ_MUTATIONS = 20000 };
 
-/* One change: a bit, a byte, a number that likes to be wrong, a cut, a range doubled or dropped. Returns the new length; room for 2 n. */
+/* One change: a bit, a byte, a number that likes to be wrong, a piece of JSON, a cut, a range doubled or dropped. Returns the new length. */
 static inline size_t fuzz_mutate(uint8_t* data, size_t n, uint64_t* seed)
 {
     static const uint64_t numbers[] = { 0, 1, 3, 31, 32, 33, 63, 64, 255, 65536, INT32_MAX, UINT32_MAX, 1ull << 40, INT64_MAX, 1ull << 63, UINT64_MAX };
     const uint64_t        r         = ht_test_random(seed);
+    static const char* const pieces[16] = { "\"", "\\", "\\u0000", "\\ud800", "{", "}", "[", "]", ",", ":", "-1", "1e999", "null", "\xff", "9007199254740993",
+                                            "18446744073709551616" };
+    const char*           piece   = pieces[r >> 8 & 15];
     const size_t          at = n ? (size_t)(ht_test_random(seed) % n) : 0, left = n - at;
     const uint64_t        number = numbers[r >> 8 & 15];
     const size_t          range  = left ? (size_t)(ht_test_random(seed) % (left < 64 ? left : 64)) + 1 : 0;
@@ -49,8 +52,11 @@ static inline size_t fuzz_mutate(uint8_t* data, size_t n, uint64_t* seed)
     case 0: data[at] ^= (uint8_t)(1u << (r >> 8 & 7)); break;
     case 1: data[at] = (uint8_t)(r >> 8); break;
     case 2: memcpy(data + at, &number, left < 4 ? left : 4); break;
-    case 3:
-    case 4: memcpy(data + at, &number, left < 8 ? left : 8); break;
+    case 3: memcpy(data + at, &number, left < 8 ? left : 8); break;
+    case 4:
+        memmove(data + at + strlen(piece), data + at, left);
+        memcpy(data + at, piece, strlen(piece));
+        return n + strlen(piece);
     case 5: return at; /* a cut */
     case 6:
         memmove(data + at + range, data + at, left);
