@@ -174,6 +174,65 @@ static void test_types_raw_bytes_and_values(void** state)
     ht_source_close(s);
 }
 
+/* The same tensor in another dtype; values are kept. */
+static void store_as(tiny_model* m, const char* name, const char* dtype, int n_bytes_each)
+{
+    const tiny_tensor old = *tiny_find(m, name);
+    const size_t      n   = old.n_bytes / 2;
+    uint16_t*         bits = malloc(old.n_bytes);
+    memcpy(bits, old.data, old.n_bytes);
+    tiny_remove(m, name);
+    tiny_tensor* t = tiny_add(m, old.name, dtype, n_bytes_each, old.n_dims, old.shape);
+    for (size_t i = 0; i < n; i++) {
+        const float    x = ht_bf16_to_f32(bits[i]);
+        const double   d = (double)x;
+        const uint16_t h = ht_f32_to_f16(x);
+        memcpy(t->data + i * (size_t)n_bytes_each, n_bytes_each == 8 ? (const void*)&d : n_bytes_each == 4 ? (const void*)&x : (const void*)&h, (size_t)n_bytes_each);
+    }
+    free(bits);
+}
+
+static void test_every_float_dtype_of_a_weight(void** state)
+{
+    (void)state;
+    const struct { const char* dtype; int n_bytes; ht_type type; bool raw; } rows[] = {
+        { "F64", 8, HT_TYPE_f32, false }, { "F32", 4, HT_TYPE_f32, true }, { "F16", 2, HT_TYPE_f16, true },
+    };
+    ht_source* plain = open_tiny(tiny_create(TINY_LLAMA), NULL);
+    float*     expected = read_all(plain, "blk.0.attn_q.weight");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tiny_model* m = tiny_create(TINY_LLAMA);
+        store_as(m, "model.embed_tokens.weight", rows[i].dtype, rows[i].n_bytes);
+        store_as(m, "model.layers.0.self_attn.q_proj.weight", rows[i].dtype, rows[i].n_bytes);
+        store_as(m, "model.norm.weight", rows[i].dtype, rows[i].n_bytes);
+        ht_source*              s = open_tiny(m, NULL);
+        const ht_source_tensor* q = ht_source_find_tensor(s, "blk.0.attn_q.weight");
+        float*                  x = read_all(s, "blk.0.attn_q.weight");
+        assert_int_equal(q->info.type, rows[i].type);
+        assert_int_equal(ht_source_has_raw(s, q), rows[i].raw);
+        assert_int_equal(get_u32(s, "general.file_type"), rows[i].type == HT_TYPE_f16 ? 1 : 0);
+        assert_int_equal(ht_source_has_raw(s, ht_source_find_tensor(s, "output_norm.weight")), rows[i].type == HT_TYPE_f32 && rows[i].raw);
+        for (int k = 0; k < 65536; k++) { assert_true(x[k] == (rows[i].n_bytes == 2 ? ht_f16_to_f32(ht_f32_to_f16(expected[k])) : expected[k])); }
+        free(x);
+        ht_source_close(s);
+    }
+    free(expected);
+    ht_source_close(plain);
+}
+
+static void test_sizes_may_lie_in_text_config(void** state)
+{
+    (void)state;
+    tiny_model* m    = tiny_create(TINY_LLAMA);
+    cJSON*      text = cJSON_Duplicate(m->config, 1);
+    tiny_set_number(m, "hidden_size", 999);
+    cJSON_DeleteItemFromObject(m->config, "rms_norm_eps");
+    tiny_set(m, "text_config", text);
+    ht_source* s = open_tiny(m, NULL);
+    assert_int_equal(get_u32(s, "llama.embedding_length"), 256);
+    ht_source_close(s);
+}
+
 /* --- 14, 15: empty, scalar and integer tensors; tensors that nothing asks for -------------------------------------------------------- */
 
 static void test_15_empty_and_scalar_tensors_are_left_out(void** state)
@@ -377,6 +436,9 @@ static void test_27_biases_and_families_that_do_not_permute(void** state)
             tiny_add_weight(m, "model.layers.0.self_attn.q_proj.bias", 256, 0);
             tiny_add_weight(m, "model.layers.0.self_attn.k_proj.bias", 64, 0);
             tiny_add_weight(m, "model.layers.0.self_attn.v_proj.bias", 64, 0);
+            tiny_add_weight(m, "model.layers.1.self_attn.k_proj.bias", 64, 0);
+            tiny_fill(m, "model.layers.1.self_attn.k_proj.bias", col_number);
+            store_as(m, "model.layers.1.self_attn.k_proj.bias", "F32", 4);
         }
         for (int i = 0; i < 3; i++) {
             snprintf(name, sizeof name, "model.layers.0.self_attn.%s_proj.bias", kinds[i]);
@@ -396,6 +458,11 @@ static void test_27_biases_and_families_that_do_not_permute(void** state)
                 assert_true(bias[r] == expected && weight[r * 256] == expected);
             }
             free(bias), free(weight);
+        }
+        if (family == TINY_LLAMA) { /* a vector with raw bytes moves as well */
+            float raw[64];
+            assert_int_equal(ht_source_read_rows_raw(s, ht_source_find_tensor(s, "blk.1.attn_k.bias"), 0, 1, raw, NULL), HT_STATUS_OK);
+            for (int64_t i = 0; i < 64; i++) { assert_true(raw[i] == (float)expected_row(i, 32)); }
         }
         ht_source_close(s);
     }
@@ -867,6 +934,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama_keys_and_order),
         cmocka_unit_test(test_types_raw_bytes_and_values),
+        cmocka_unit_test(test_every_float_dtype_of_a_weight),
+        cmocka_unit_test(test_sizes_may_lie_in_text_config),
         cmocka_unit_test(test_15_empty_and_scalar_tensors_are_left_out),
         cmocka_unit_test(test_27_tensors_without_a_place_are_an_error),
         cmocka_unit_test(test_missing_tensors_are_named),
