@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #include "formats/base/file.h"
 #include "runtime/speed.h"
@@ -112,12 +113,24 @@ static void add_ids(cJSON* document, const char* key, const int32_t* ids, int64_
     for (int64_t i = 0; i < n; i++) { cJSON_AddItemToArray(list, cJSON_CreateNumber(ids[i])); }
 }
 
-/* A text that may end inside a character: what is not UTF-8 is escaped, newlines stay. */
+/* Generated text may hold bytes that are no character, or end inside one: each such byte becomes U+FFFD. */
 static void add_text(cJSON* document, const char* key, const char* text, size_t n)
 {
-    char* copy = strndup(text, n);
-    if (copy) { cJSON_AddStringToObject(document, key, copy); }
-    free(copy);
+    char* clean = malloc(3 * n + 1);
+    char* to    = clean;
+    for (size_t at = 0; clean && at < n;) {
+        utf8proc_int32_t       code  = 0;
+        const utf8proc_ssize_t taken = utf8proc_iterate((const utf8proc_uint8_t*)text + at, (utf8proc_ssize_t)(n - at), &code);
+        const bool             good  = taken > 0 && code != 0;
+        memcpy(to, good ? text + at : "\xEF\xBF\xBD", good ? (size_t)taken : 3);
+        to += good ? taken : 3;
+        at += good ? (size_t)taken : 1;
+    }
+    if (clean) {
+        *to = '\0';
+        cJSON_AddStringToObject(document, key, clean);
+    }
+    free(clean);
 }
 
 /* The n_top likeliest tokens after the prompt; overwrites their logits with -Inf one by one on a copy. */
