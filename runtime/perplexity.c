@@ -17,7 +17,7 @@ typedef struct position {
     float  max;
     double log_sum; /* log sum exp(x - max) */
     double kl;
-    bool   same_top1, is_finite;
+    bool   same_top1;
 } position;
 
 typedef struct run {
@@ -28,7 +28,7 @@ typedef struct run {
     const ht_perplexity_options* options;
     const ht_ctx*                ctx;
     const ht_graph_ops*          ops;
-    int64_t                      n_vocab, n_batch, n_per_chunk;
+    int64_t                      n_vocab, n_batch, n_chunks, n_per_chunk;
     ht_session**                 sessions;
     int32_t*                     chunk;
     float*                       logits[2];  /* n_batch rows of n_vocab: of the base, and of the model at work */
@@ -78,7 +78,6 @@ static void score_row(const run* r, const float* x, int32_t token, position* p)
     const double log_p = (double)x[token] - (double)p->max - p->log_sum;
     p->nll       = -log_p;
     p->p_token   = exp(log_p);
-    p->is_finite = isfinite(p->log_sum) && isfinite(p->nll);
 }
 
 /* KL(base || file) = sum_v p_base(v) (log p_base(v) - log p_file(v)) */
@@ -92,6 +91,14 @@ static void compare_rows(const run* r, const float* base, const position* b, con
     p->same_top1 = arg_max(base, r->n_vocab, b->max) == arg_max(x, r->n_vocab, p->max);
 }
 
+/* Forward pass from `first` on; a failure says in which chunk (counted from 1). */
+static ht_status eval_tokens(run* r, int m, int64_t chunk, int64_t first, int64_t n, float* logits, ht_error* err)
+{
+    ht_error        inner = HT_ERROR_INIT;
+    const ht_status st    = ht_session_eval(r->sessions[m], r->chunk + first, n, logits ? 0 : n, logits, &inner);
+    return st == HT_STATUS_OK ? st : ht_fail(err, st, "chunk %" PRId64 " of %" PRId64 ": %s", chunk + 1, r->n_chunks, inner.message);
+}
+
 /* --- a batch of positions of one model ----------------------------------------------------------------------------------------- */
 
 static ht_status score_batch(run* r, int m, int64_t chunk, int64_t first, int64_t n, ht_error* err)
@@ -101,7 +108,7 @@ static ht_status score_batch(run* r, int m, int64_t chunk, int64_t first, int64_
     float*       logits  = r->logits[is_base ? 0 : 1];
     position*    out     = is_base ? r->base : r->work;
     const double start   = now_s();
-    HT_TRY(ht_session_eval(r->sessions[m], r->chunk + first, n, 0, logits, err));
+    HT_TRY(eval_tokens(r, m, chunk, first, n, logits, err));
 #pragma omp parallel for num_threads(r->ctx->n_threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         const float* x = logits + i * r->n_vocab;
@@ -111,7 +118,6 @@ static ht_status score_batch(run* r, int m, int64_t chunk, int64_t first, int64_
     }
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = r->n_scored + i;
-        HT_CHECK(out[i].is_finite, NUMERIC, "the prediction after token %" PRId64 " of chunk %" PRId64 " is not finite", first + i, chunk);
         r->nll[m][at] = out[i].nll;
         if (!r->has_base || is_base) { continue; }
         const double dp = out[i].p_token - r->base[i].p_token;
@@ -135,7 +141,7 @@ static ht_status run_chunk(run* r, const int32_t* ids, int64_t chunk, ht_error* 
     for (m = 0; m < r->n_models; m++) {
         const double start = now_s();
         ht_session_reset(r->sessions[m]);
-        HT_TRY(ht_session_eval(r->sessions[m], r->chunk, n_first, n_first, NULL, err));
+        HT_TRY(eval_tokens(r, m, chunk, 0, n_first, NULL, err));
         r->wall_s[m] += now_s() - start;
     }
     for (int64_t first = n_first; first < n_ctx - 1; first += r->n_batch) {
@@ -182,7 +188,7 @@ static void summarise(const run* r, int m, ht_score* s)
     *s = (ht_score){ .n_scored = n, .wall_s = r->wall_s[m] };
     mean_of(r->nll[m], n, &s->nll_mean, &std_error);
     s->perplexity        = exp(s->nll_mean);
-    s->perplexity_stderr = s->perplexity * std_error;
+    s->perplexity_stderr = r->n_chunks > 1 ? s->perplexity * std_error : (double)NAN;
     s->tokens_per_s      = s->wall_s > 0.0 ? (double)(n / r->n_per_chunk * (r->options->n_ctx - 1)) / s->wall_s : 0.0;
     if (!r->has_base || m == 0) { return; }
     s->has_kl = true;
@@ -218,11 +224,11 @@ static void run_deinit(run* r)
     free(r->wall_s);
 }
 
-static ht_status run_init(run* r, int64_t n_chunks, ht_error* err)
+static ht_status run_init(run* r, ht_error* err)
 {
     ht_status    st        = HT_STATUS_OK;
     const size_t n_models  = (size_t)r->n_models;
-    const size_t n_scores  = (size_t)(n_chunks * r->n_per_chunk);
+    const size_t n_scores  = (size_t)(r->n_chunks * r->n_per_chunk);
     int64_t      n_batch   = LOGITS_BYTES / (r->n_vocab * (int64_t)sizeof(float));
     r->n_batch  = n_batch < 16 ? 16 : n_batch > r->n_per_chunk ? r->n_per_chunk : n_batch;
     r->sessions = calloc(n_models, sizeof(ht_session*));
@@ -253,9 +259,8 @@ ht_status ht_perplexity_run(const ht_model* const* models, const char* const* na
                             const ht_perplexity_options* options, const ht_ctx* ctx, ht_score* scores, ht_error* err)
 {
     ht_status st       = HT_STATUS_OK;
-    int64_t   n_chunks = 0;
     run       r        = { .models = models, .names = names, .n_models = n_models, .has_base = has_base, .options = options, .ctx = ctx };
-    HT_TRY(ht_perplexity_n_chunks(n_ids, options, &n_chunks, err));
+    HT_TRY(ht_perplexity_n_chunks(n_ids, options, &r.n_chunks, err));
     r.ops         = ht_graph_ops_get(ht_cpu_features() & ht_isa_features(ctx->isa));
     r.n_vocab     = ht_model_hparams(models[0])->n_vocab;
     r.n_per_chunk = options->n_ctx - 1 - options->n_ctx / 2;
@@ -263,11 +268,11 @@ ht_status ht_perplexity_run(const ht_model* const* models, const char* const* na
         const int64_t n_vocab = ht_model_hparams(models[m])->n_vocab;
         HT_CHECK(n_vocab == r.n_vocab, ARG, "%s has a vocabulary of %" PRId64 ", %s one of %" PRId64, names[m], n_vocab, names[0], r.n_vocab);
     }
-    HT_TRY(run_init(&r, n_chunks, err));
-    for (int64_t c = 0; c < n_chunks; c++) {
-        HT_CHECK(!ht_cancelled(ctx), CANCELLED, "interrupted after %" PRId64 " of %" PRId64 " chunks", c, n_chunks);
+    HT_TRY(run_init(&r, err));
+    for (int64_t c = 0; c < r.n_chunks; c++) {
+        HT_CHECK(!ht_cancelled(ctx), CANCELLED, "interrupted after %" PRId64 " of %" PRId64 " chunks", c, r.n_chunks);
         HT_TRY(run_chunk(&r, ids, c, err));
-        ht_progress(ctx, "evaluating", (uint64_t)(c + 1), (uint64_t)n_chunks);
+        ht_progress(ctx, "evaluating", (uint64_t)(c + 1), (uint64_t)r.n_chunks);
     }
     for (int m = 0; m < n_models; m++) { summarise(&r, m, &scores[m]); }
 done:

@@ -18,7 +18,7 @@ typedef struct ht_score {
     int64_t n_scored;               /* predictions                                                          */
     double  nll_mean;               /* mean negative log-likelihood, nats                                   */
     double  perplexity;             /* exp(nll_mean)                                                        */
-    double  perplexity_stderr;      /* standard error of the mean carried through exp; NaN with one score   */
+    double  perplexity_stderr;      /* standard error of the mean carried through exp; NaN for one chunk, which tells nothing of the spread */
     bool    has_kl;                 /* the fields below are set                                             */
     double  kl_mean, kl_mean_stderr, kl_median, kl_p99, kl_p999, kl_max; /* nats, KL(base || file)           */
     double  same_top1;              /* share of positions whose likeliest token agrees, 0 to 1              */
@@ -41,7 +41,7 @@ ht_status ht_perplexity_n_chunks(int64_t n_ids, const ht_perplexity_options* opt
  * Score n_models models on the same ids. With has_base the first is the base: the others get KL statistics against it.
  *   names   for messages, one per model
  *   scores  n_models, filled on success
- * All models need the same n_vocab. Errors: ARG; NUMERIC at the first non-finite prediction (file, chunk, token); CANCELLED; NOMEM.
+ * All models need the same n_vocab. Errors: ARG; NUMERIC at the first non-finite value (file, chunk, position, id, layer); CANCELLED; NOMEM.
  */
 ht_status ht_perplexity_run(const ht_model* const* models, const char* const* names, int n_models, bool has_base, const int32_t* ids, int64_t n_ids,
                             const ht_perplexity_options* options, const ht_ctx* ctx, ht_score* scores, ht_error* err);

@@ -145,9 +145,11 @@ static cJSON* json_model(const evaluation* e, int m)
     return item;
 }
 
-static ht_status print_json(const evaluation* e, const ht_ctx* ctx, ht_error* err)
+/* The document up to the results: "ok", or "nonfinite" when a model computed NaN, which is a result too. */
+static cJSON* json_head(const evaluation* e, const ht_ctx* ctx, const char* status)
 {
     cJSON* document = ht_json_document("eval");
+    cJSON_AddStringToObject(document, "status", status);
     cJSON* text     = cJSON_AddObjectToObject(document, "text");
     ht_json_add_text(text, "file", e->text_path);
     cJSON_AddStringToObject(text, "sha256", e->text_sha256);
@@ -160,11 +162,28 @@ static ht_status print_json(const evaluation* e, const ht_ctx* ctx, ht_error* er
     cJSON_AddStringToObject(document, "kv", ht_kv_type_name(e->options.kv_type));
     cJSON_AddStringToObject(document, "isa", ht_isa_name(ctx->isa));
     cJSON_AddNumberToObject(document, "threads", ctx->n_threads);
+    return document;
+}
+
+static ht_status print_json(const evaluation* e, const ht_ctx* ctx, ht_error* err)
+{
+    cJSON* document = json_head(e, ctx, "ok");
     if (e->has_base) { cJSON_AddItemToObject(document, "base", json_model(e, 0)); }
     cJSON* files = cJSON_AddArrayToObject(document, "files");
     for (int m = e->has_base; m < e->n_models; m++) { cJSON_AddItemToArray(files, json_model(e, m)); }
     cJSON_AddNumberToObject(document, "peak_rss_bytes", (double)ht_peak_rss_bytes());
     return ht_json_print(document, err);
+}
+
+/* Which file, which chunk, which token; the exit code stays that of the failure. */
+static void print_json_nonfinite(const evaluation* e, const ht_ctx* ctx, const ht_error* reason)
+{
+    ht_error ignored  = HT_ERROR_INIT;
+    cJSON*   document = json_head(e, ctx, "nonfinite");
+    ht_json_add_text(document, "file", reason->file);
+    ht_json_add_text(document, "reason", reason->message);
+    cJSON_AddArrayToObject(document, "files");
+    (void)ht_json_print(document, &ignored);
 }
 
 static ht_status run(const ht_args* args, const ht_ctx* ctx, int* exit_code, ht_error* err)
@@ -182,7 +201,9 @@ static ht_status run(const ht_args* args, const ht_ctx* ctx, int* exit_code, ht_
         models[m] = e.loaded[m].model;
         names[m]  = e.loaded[m].path;
     }
-    HT_TRY(ht_perplexity_run(models, names, e.n_models, e.has_base, e.ids, e.n_ids, &e.options, ctx, e.scores, err));
+    st = ht_perplexity_run(models, names, e.n_models, e.has_base, e.ids, e.n_ids, &e.options, ctx, e.scores, err);
+    if (st == HT_STATUS_NUMERIC && ht_args_json(args)) { print_json_nonfinite(&e, ctx, err); }
+    if (st != HT_STATUS_OK) { goto done; }
     if (ht_args_json(args)) { HT_TRY(print_json(&e, ctx, err)); }
     else { print_text(&e); }
 done:

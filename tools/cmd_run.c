@@ -50,7 +50,7 @@ done:
 }
 
 /* -p TEXT, -p @FILE, -p - (standard input), or --prompt-ids 1,2,3. */
-static ht_status read_prompt(generation* g, const ht_args* args, ht_error* err)
+static ht_status read_prompt(generation* g, const ht_args* args, const ht_ctx* ctx, ht_error* err)
 {
     ht_status   st   = HT_STATUS_OK;
     char*       file = NULL;
@@ -67,6 +67,10 @@ static ht_status read_prompt(generation* g, const ht_args* args, ht_error* err)
         HT_TRY(ht_tokenizer_encode(g->loaded.tokenizer, from, from_file ? n : strlen(text), true, true, &g->prompt, &g->n_prompt, err));
     }
     if (g->n_prompt == 0) { st = ht_usage_error(err, "the prompt has no tokens"); }
+    const int32_t bos = ht_tokenizer_bos(g->loaded.tokenizer);
+    if (!ids && bos >= 0 && g->n_prompt > 1 && g->prompt[0] == bos && g->prompt[1] == bos) {
+        ht_log_warn(&ctx->log, "the prompt begins with BOS itself, and the model adds another");
+    }
 done:
     free(file);
     return st;
@@ -203,7 +207,7 @@ static ht_status prepare(generation* g, const ht_args* args, const ht_ctx* ctx, 
     HT_TRY(ht_kv_type_parse(&kv_type, args, err));
     HT_TRY(ht_loaded_init(&g->loaded, ht_args_positional(args, 0), compute, ctx, err));
     g->n_vocab = ht_model_hparams(g->loaded.model)->n_vocab;
-    HT_TRY(read_prompt(g, args, err));
+    HT_TRY(read_prompt(g, args, ctx, err));
     g->logits = malloc((size_t)g->n_vocab * sizeof *g->logits);
     g->ids    = malloc((size_t)(g->n_gen_max + 1) * sizeof *g->ids);
     g->text   = malloc((size_t)(g->n_gen_max + 1) * MAX_PIECE_BYTES);
