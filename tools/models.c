@@ -50,7 +50,8 @@ void ht_loaded_deinit(ht_loaded* loaded)
     if (!loaded) { return; }
     ht_model_free(loaded->model);
     ht_tokenizer_free(loaded->tokenizer);
-    *loaded = (ht_loaded){ 0 };
+    loaded->model     = NULL;
+    loaded->tokenizer = NULL;
 }
 
 const char* ht_compute_name(ht_compute compute) { return compute == HT_COMPUTE_EXACT ? "exact" : "fast"; }

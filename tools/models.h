@@ -15,7 +15,7 @@ typedef struct ht_loaded {
     ht_tokenizer* tokenizer;
 } ht_loaded;
 
-/* Open, describe, load. Nothing is kept open but the model. Free with ht_loaded_deinit, also after a failure. */
+/* Open, describe, load. Nothing is kept open but the model. Free with ht_loaded_deinit, also after a failure; the description stays readable. */
 ht_status ht_loaded_init(ht_loaded* loaded, const char* path, ht_compute compute, const ht_ctx* ctx, ht_error* err);
 void      ht_loaded_deinit(ht_loaded* loaded);
 
