@@ -21,6 +21,7 @@
 
 typedef float   vec __attribute__((vector_size(GRAPH_OPS_BYTES)));
 typedef int32_t ivec __attribute__((vector_size(GRAPH_OPS_BYTES)));
+typedef uint32_t uvec __attribute__((vector_size(GRAPH_OPS_BYTES)));
 typedef float   vec_unaligned __attribute__((vector_size(GRAPH_OPS_BYTES), aligned(4), may_alias));
 
 static inline vec  load(const float* p) { return *(const vec_unaligned*)p; }
@@ -70,7 +71,7 @@ static inline vec exp_vec(vec x)
     p = p * r + splat(0.5f);
     p = p * r + splat(1.0f);
     p = p * r + splat(1.0f);
-    const ivec scale = ((ivec)biased << 23) + (int32_t)0x3F800000; /* the bits of 2^n: the bias has no bit below 2^9 that is not n */
+    const uvec scale = ((uvec)biased << 23) + 0x3F800000u; /* the bits of 2^n: the bias has no bit below 2^9 that is not n */
     return (vec)((ivec)(p * (vec)scale) & ~is_zero);
 }
 
