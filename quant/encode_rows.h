@@ -32,8 +32,8 @@ typedef void (*ht_pack_symmetric_fn)(void* block, uint16_t d, const uint8_t code
 HT_INLINE void encode_row_symmetric(const float* restrict x, void* restrict blocks, int64_t n_elems, const float* restrict importance,
                                     ht_levels levels, ht_scale_range range, size_t block_bytes, ht_pack_symmetric_fn pack)
 {
-    uint8_t*      out  = blocks;
-    const float   zero[TILE_GROUPS] = { 0 };
+    uint8_t*    out                 = blocks;
+    const float no_min[TILE_GROUPS] = { 0 };
     for (int64_t i = 0; i < n_elems; i += TILE_GROUPS * ROW_BLOCK) {
         const int64_t n_left = (n_elems - i) / ROW_BLOCK;
         const int     n      = n_left < TILE_GROUPS ? (int)n_left : TILE_GROUPS;
@@ -47,9 +47,20 @@ HT_INLINE void encode_row_symmetric(const float* restrict x, void* restrict bloc
             d[g]     = scale_to_f16(scale[g] * t.x_max[g]);
             scale[g] = ht_f16_to_f32(d[g]) / t.x_max[g];
         }
-        tile_codes(&t, ROW_BLOCK, levels, scale, zero, codes);
+        tile_codes(&t, ROW_BLOCK, levels, scale, no_min, codes);
         for (int g = 0; g < n; g++, out += block_bytes) { pack(out, d[g], codes + g * ROW_BLOCK); }
     }
+}
+
+/* Weighted mean of a group, in units of x_max. */
+HT_INLINE float tile_mean(const ht_tile* t, int group, int g)
+{
+    float w = 0.0f, wx = 0.0f;
+    for (int i = 0; i < group; i++) {
+        w += t->w[i][g];
+        wx += t->w[i][g] * t->x[i][g];
+    }
+    return wx / w;
 }
 
 typedef void (*ht_pack_affine_fn)(void* block, uint16_t d, uint16_t m, const uint8_t codes[ROW_BLOCK]);
@@ -69,7 +80,8 @@ HT_INLINE void encode_row_affine(const float* restrict x, void* restrict blocks,
         tile_load(&t, ROW_BLOCK, x + i, importance ? importance + i : NULL, n);
         fit_affine(&t, ROW_BLOCK, high, false, range, scale, min);
         for (int g = 0; g < TILE_GROUPS; g++) {
-            d[g]     = scale_to_f16(scale[g] * t.x_max[g]);
+            d[g] = scale_to_f16(scale[g] * t.x_max[g]);
+            if (d[g] == 0) { min[g] = tile_mean(&t, ROW_BLOCK, g); } /* equal values, or too close for a half: m alone */
             m[g]     = scale_to_f16(min[g] * t.x_max[g]);
             scale[g] = ht_f16_to_f32(d[g]) / t.x_max[g];
             min[g]   = ht_f16_to_f32(m[g]) / t.x_max[g];
@@ -206,6 +218,13 @@ HT_INLINE ht_half_pair k_refit(const ht_k_choice* c, const ht_super* s, int firs
     return old;
 }
 
+/* A half that is 0 only for 0: below the smallest half the whole scales carry on by getting smaller. */
+HT_INLINE uint16_t k_half(float value)
+{
+    const uint16_t half = scale_to_f16(value);
+    return (half & 0x7FFFu) == 0 && value != 0.0f ? half | 1u : half;
+}
+
 /* First d and dmin: the largest scale and minimum take the end of the whole range. Of a signed range that is its longer, negative end. */
 HT_INLINE ht_half_pair k_first_halves(const ht_super* s, int first, int n, ht_k_shape shape, bool affine, const float* scale, const float* min)
 {
@@ -216,7 +235,7 @@ HT_INLINE ht_half_pair k_first_halves(const ht_super* s, int first, int n, ht_k_
         if (low > largest_min) { largest_min = low; }
     }
     const float end = shape.sc_low < 0.0f ? shape.sc_low : shape.sc_high;
-    return (ht_half_pair){ scale_to_f16(largest / end * s->unit), scale_to_f16(largest_min / shape.sc_high * s->unit) };
+    return (ht_half_pair){ k_half(largest / end * s->unit), k_half(largest_min / shape.sc_high * s->unit) };
 }
 
 typedef void (*ht_pack_k_fn)(void* block, ht_half_pair half, const float* sc, const float* mn, const uint8_t codes[ROW_SUPER]);

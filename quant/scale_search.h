@@ -80,6 +80,55 @@ typedef struct ht_levels {
 static const float iq4_middles[15] = { -115.5f, -93.5f, -74.0f, -57.0f, -42.0f, -28.5f, -16.0f, -4.5f,
                                        7.0f,    19.0f,  31.5f,  45.5f,  61.0f,  79.0f,  101.0f };
 
+#if defined(__AVX512F__)
+/*
+ * The table's domain in 32 cells of width 8, -128 upward: no cell holds more than one middle (iq4_cell_middle; 999 where there is none), so one
+ * comparison decides between the two levels a cell can mean.
+ */
+static const float iq4_cell_middle[32] = {
+    999.0f, -115.5f, 999.0f, 999.0f, -93.5f, 999.0f, -74.0f, 999.0f,
+    -57.0f, 999.0f, -42.0f, 999.0f, -28.5f, 999.0f, -16.0f, -4.5f,
+    7.0f, 999.0f, 19.0f, 31.5f, 999.0f, 45.5f, 999.0f, 61.0f,
+    999.0f, 79.0f, 999.0f, 999.0f, 101.0f, 999.0f, 999.0f, 999.0f,
+};
+static const float iq4_cell_below[32] = {
+    -127.0f, -127.0f, -104.0f, -104.0f, -104.0f, -83.0f, -83.0f, -65.0f,
+    -65.0f, -49.0f, -49.0f, -35.0f, -35.0f, -22.0f, -22.0f, -10.0f,
+    1.0f, 13.0f, 13.0f, 25.0f, 38.0f, 38.0f, 53.0f, 53.0f,
+    69.0f, 69.0f, 89.0f, 89.0f, 89.0f, 113.0f, 113.0f, 113.0f,
+};
+static const float iq4_cell_above[32] = {
+    -127.0f, -104.0f, -104.0f, -104.0f, -83.0f, -83.0f, -65.0f, -65.0f,
+    -49.0f, -49.0f, -35.0f, -35.0f, -22.0f, -22.0f, -10.0f, 1.0f,
+    13.0f, 13.0f, 25.0f, 38.0f, 38.0f, 53.0f, 53.0f, 69.0f,
+    69.0f, 89.0f, 89.0f, 89.0f, 113.0f, 113.0f, 113.0f, 113.0f,
+};
+
+HT_INLINE ht_lanes iq4_nearest(ht_lanes v)
+{
+    const __m512i cell = _mm512_cvttps_epi32((lanes_clamp(v, -128.0f, 127.0f) + 128.0f) * 0.125f);
+#define CELL_LOOK_UP(table) _mm512_permutex2var_ps(_mm512_loadu_ps(table), cell, _mm512_loadu_ps((table) + 16))
+    return lanes_select_less(v, CELL_LOOK_UP(iq4_cell_middle), CELL_LOOK_UP(iq4_cell_below), CELL_LOOK_UP(iq4_cell_above));
+#undef CELL_LOOK_UP
+}
+#elif defined(__AVX2__)
+/* Binary search: each comparison gives one bit of the code, and the bits so far pick the next middle. */
+HT_INLINE ht_lanes iq4_nearest(ht_lanes v)
+{
+    const float*  m        = iq4_middles;
+    const __m256  middle_1 = _mm256_setr_ps(m[1], m[5], m[9], m[13], 0, 0, 0, 0);
+    const __m256  middle_0 = _mm256_setr_ps(m[0], m[2], m[4], m[6], m[8], m[10], m[12], m[14]);
+    const __m256  levels_low = _mm256_setr_ps(-127, -104, -83, -65, -49, -35, -22, -10), levels_high = _mm256_setr_ps(1, 13, 25, 38, 53, 69, 89, 113);
+    const ht_lanes_int bit_3 = v >= m[7];
+    const ht_lanes_int bit_2 = v >= lanes_select_less(v, lanes_set(m[7]), lanes_set(m[3]), lanes_set(m[11]));
+    ht_lanes_int       code  = (bit_3 & 2) | (bit_2 & 1);
+    const ht_lanes_int bit_1 = v >= (ht_lanes)_mm256_permutevar8x32_ps(middle_1, (__m256i)code);
+    code                     = code << 1 | (bit_1 & 1);
+    const ht_lanes_int bit_0 = v >= (ht_lanes)_mm256_permutevar8x32_ps(middle_0, (__m256i)code);
+    const __m256i      low_3 = (__m256i)(code << 1 | (bit_0 & 1)); /* the look-up takes the low three bits */
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(levels_low, low_3), _mm256_permutevar8x32_ps(levels_high, low_3), (__m256)bit_3);
+}
+#else
 HT_INLINE ht_lanes iq4_nearest(ht_lanes v)
 {
     ht_lanes level = lanes_set(-127.0f);
@@ -89,6 +138,7 @@ HT_INLINE ht_lanes iq4_nearest(ht_lanes v)
     }
     return level;
 }
+#endif
 
 /* 0 1 2 3 4 6 8 12 and their negatives: a step of 1 up to 4, of 2 up to 8, then of 4. */
 HT_INLINE ht_lanes fp4_nearest(ht_lanes v)
