@@ -53,6 +53,9 @@ ht_status ht_session_create(ht_session** out, const ht_model* model, int64_t n_c
     const ht_hparams* h  = &model->hparams;
     ht_session*       s  = calloc(1, sizeof *s);
     HT_CHECK(s, NOMEM, "session");
+    if (n_ctx > h->n_ctx_train) {
+        ht_log_warn(&ctx->log, "a context of %" PRId64 " tokens is beyond the %" PRId64 " that the model was made for", n_ctx, h->n_ctx_train);
+    }
     s->model = model;
     s->ctx   = *ctx;
     HT_TRY(ht_kv_cache_init(&s->cache, h, n_ctx, kv_type, err));

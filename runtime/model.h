@@ -46,6 +46,7 @@ typedef struct ht_session ht_session;
 
 typedef enum ht_kv_type { HT_KV_TYPE_F16, HT_KV_TYPE_F32 } ht_kv_type;
 
+/* A context beyond n_ctx_train is allowed, with a warning to ctx->log. Errors: ARG n_ctx < 1; NOMEM; BOUNDS. */
 ht_status ht_session_create(ht_session** out, const ht_model* model, int64_t n_ctx, ht_kv_type kv_type, const ht_ctx* ctx, ht_error* err);
 void      ht_session_free(ht_session* session);
 void      ht_session_reset(ht_session* session);                  /* forget all positions                               */

@@ -85,7 +85,9 @@ def compare(label, stock_answers, our_answers, prompts, limit):
     """stock_answers, our_answers: one per prompt. Prints the result, returns the complaints."""
     diffs = [[ours.get(i, math.nan) - logprob for i, logprob in top] for (_, top), (_, ours) in zip(stock_answers, our_answers)]
     means = [statistics.fmean(row) for row in diffs]
-    bias, error = statistics.fmean(means), statistics.stdev(means) / math.sqrt(len(means))
+    bias, error = statistics.fmean(means), math.nan
+    if math.isfinite(bias):             # stdev refuses NaN
+        error = statistics.stdev(means) / math.sqrt(len(means))
     print(f"{label:26} largest difference {max(abs(d) for row in diffs for d in row):.5f} (limit {limit}), bias {bias:+.5f} +- {error:.5f}")
     complaints = []
     for prompt, row, (n_tokens, _), (ids, _) in zip(prompts, diffs, stock_answers, our_answers):
