@@ -7,6 +7,8 @@
 #include <math.h>
 
 #include "formats/base/cpu.h"
+#include "formats/block_iq4_nl.h"
+#include "formats/block_mxfp4.h"
 #include "formats/block_scales.h"
 #include "formats/decode.h"
 #include "quant/encode.h"
@@ -127,6 +129,37 @@ static void test_encoding_again_loses_little(void** state)
 {
     (void)state;
     for_each_encoder(check_idempotent);
+}
+
+/* IQ4_NL and MXFP4 have uneven levels: no other code of the block's scale may be nearer than the one taken. */
+static void check_nearest(const float* x, const float* decoded, const int8_t levels[16], float d)
+{
+    for (int i = 0; i < 32; i++) {
+        for (int c = 0; c < 16; c++) {
+            const float other = fabsf(x[i] - d * (float)levels[c]);
+            assert_true(fabsf(x[i] - decoded[i]) <= other + 1e-5f * fabsf(x[i]));
+        }
+    }
+}
+
+static void test_uneven_levels_are_the_nearest(void** state)
+{
+    (void)state;
+    const uint32_t features = ht_cpu_features();
+    for (int isa = 0; isa < HT_ISA_COUNT; isa++) {
+        if (!ht_isa_available((ht_isa)isa, features)) { continue; }
+        const uint32_t  mask = ht_isa_features((ht_isa)isa) & features;
+        float           x[N_COLS], decoded[N_COLS];
+        ht_block_iq4_nl iq4[N_COLS / 32];
+        ht_block_mxfp4  fp4[N_COLS / 32];
+        fill_normal(x, N_COLS, 0.02f, 17);
+        ht_encode_row_get(HT_TYPE_iq4_nl, mask)(x, iq4, N_COLS, NULL);
+        ht_iq4_nl_decode_row_ref(iq4, decoded, N_COLS);
+        for (int b = 0; b < N_COLS / 32; b++) { check_nearest(x + 32 * b, decoded + 32 * b, ht_iq4_values, ht_f16_to_f32(iq4[b].d)); }
+        ht_encode_row_get(HT_TYPE_mxfp4, mask)(x, fp4, N_COLS, NULL);
+        ht_mxfp4_decode_row_ref(fp4, decoded, N_COLS);
+        for (int b = 0; b < N_COLS / 32; b++) { check_nearest(x + 32 * b, decoded + 32 * b, ht_fp4_values, ht_e8m0_half_to_f32(fp4[b].e)); }
+    }
 }
 
 /* --- odd numbers (bad-inputs.md K5, 36) ------------------------------------------------------------------------------------- */
@@ -311,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_normal_rows_within_bound),
         cmocka_unit_test(test_importance_lowers_the_weighted_error),
         cmocka_unit_test(test_encoding_again_loses_little),
+        cmocka_unit_test(test_uneven_levels_are_the_nearest),
         cmocka_unit_test(test_zeros_stay_zero),
         cmocka_unit_test(test_tiny_and_huge_values),
         cmocka_unit_test(test_zero_importance_is_as_ones),
