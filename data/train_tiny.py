@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Trains the bundled model: a small Llama-family checkpoint in Hugging Face layout.
 
-    train_tiny.py TEXT OUT [--steps N] [--threads N]
+    train_tiny.py TEXT OUT [--steps N] [--threads N] [--resume]
 
 TEXT is the folder made by make_text.py (train.jsonl, heldout.txt). OUT gets model.safetensors (bf16),
 config.json, generation_config.json, tokenizer.json, tokenizer_config.json, and log.tsv, the loss curve.
-Training is plain AdamW on random windows of the concatenated chapters, in bf16 autocast, seeded. OUT is
-rewritten every EVERY steps, so a run that is stopped early still leaves a model.
+Training is plain AdamW on random windows of the concatenated chapters, in bf16 autocast, seeded. Every
+EVERY steps OUT is rewritten, with state.pt beside it: --resume goes on from there as if never stopped,
+also under another --steps as long as the decay has begun under neither.
 
 README.md beside this file holds the exact commands and what they gave.
 """
@@ -33,7 +34,8 @@ VOCAB, HIDDEN, FFN, LAYERS, HEADS, KV_HEADS = 2048, 256, 512, 8, 8, 2
 HEAD_DIM = HIDDEN // HEADS
 CONTEXT, THETA, EPS = 512, 10000.0, 1e-5
 
-BATCH, PEAK_LR, WARMUP, DECAY, CLIP = 8, 2e-3, 200, 0.1, 1.0    # one step: 8 windows, 4096 tokens
+BATCH, WEIGHT_DECAY, CLIP = 8, 0.1, 1.0    # one step: 8 windows, 4096 tokens
+PEAK_LR, WARMUP, COOLDOWN = 2e-3, 200, 0.35    # COOLDOWN: the share of all steps that lead down to zero
 EVERY = 100    # steps between two evaluations, each with a checkpoint
 
 # The pre-tokenizer of Llama 3, known to llama.cpp as "llama-bpe".
@@ -197,9 +199,8 @@ def heldout_loss(model, chunks):
 
 
 def learning_rate(step, steps):
-    if step < WARMUP:
-        return PEAK_LR * (step + 1) / WARMUP
-    return PEAK_LR * 0.5 * (1 + math.cos(math.pi * (step - WARMUP) / (steps - WARMUP)))
+    """Straight up, level, straight down to zero."""
+    return PEAK_LR * min(1.0, (step + 1) / WARMUP, (steps - step) / (COOLDOWN * steps))
 
 
 def main():
@@ -207,6 +208,7 @@ def main():
     parser.add_argument("text", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=2400)
+    parser.add_argument("--resume", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -227,15 +229,23 @@ def main():
     matrices = [w for w in model.parameters() if w.dim() == 2]
     vectors = [w for w in model.parameters() if w.dim() == 1]
     optimizer = torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": DECAY}, {"params": vectors, "weight_decay": 0.0}],
+        [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}],
         betas=(0.9, 0.95), fused=True)
     size = sum(w.numel() for w in model.parameters())
     print(f"{size} parameters, {len(stream)} training tokens, {len(chunks)} held-out chunks", flush=True)
 
-    log = open(args.out / "log.tsv", "w", encoding="utf-8")
-    print("step\ttrain\theldout\tseconds", file=log, flush=True)
-    started, recent = time.time(), []
-    for step in range(args.steps):
+    done, spent = 0, 0.0
+    if args.resume:
+        state = torch.load(args.out / "state.pt")
+        done, spent = state["done"], state["spent"]
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["rng"])
+    log = open(args.out / "log.tsv", "a" if args.resume else "w", encoding="utf-8")
+    if not args.resume:
+        print("step\ttrain\theldout\tseconds", file=log, flush=True)
+    started, recent = time.time() - spent, []
+    for step in range(done, args.steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, args.steps)
         starts = torch.randint(len(stream) - CONTEXT, (BATCH, 1))
@@ -251,6 +261,8 @@ def main():
         recent.append(loss.item())
         if (step + 1) % EVERY == 0 or step + 1 == args.steps:
             save(model, tokenizer, args.out)
+            torch.save({"done": step + 1, "spent": time.time() - started, "rng": torch.get_rng_state(),
+                        "model": model.state_dict(), "optimizer": optimizer.state_dict()}, args.out / "state.pt")
             line = (f"{step + 1}\t{sum(recent) / len(recent):.4f}\t{heldout_loss(model, chunks):.4f}"
                     f"\t{time.time() - started:.0f}")
             print(line, file=log, flush=True)
