@@ -33,7 +33,7 @@ def main():
     files = [o["file"] for o in quantize["outputs"]]
     for file in files:
         run(pathlib.Path(file).stem + ".verify.json", "verify", file)
-    evaluation = run("eval.json", "eval", *files, "--base", source, "--text", str(root / "data/heldout.txt"), "--chunks", "48")
+    evaluation = run("eval.json", "eval", *files, "--base", source, "--text", str(root / "data/heldout.txt"))
     bench = run("bench.json", "bench", *files, "--prompt", "128", "--gen", "64")
 
     scores = {f["file"]: f for f in evaluation["files"]}
