@@ -90,7 +90,7 @@ def byte_symbols():
 
 def tokenizer():
     texts = byte_symbols() + [m.replace(" ", "") for m in MERGES]
-    added = [dict(id=284 + i, content=t, special=True, normalized=False) for i, t in enumerate(SPECIALS)]
+    added = [dict(id=284 + i, content=t, special=True, single_word=False, lstrip=False, rstrip=False, normalized=False) for i, t in enumerate(SPECIALS)]
     digits = dict(type="Digits", individual_digits=True)
     level = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True)
     main = dict(version="1.0", normalizer=None, post_processor=None, pre_tokenizer=dict(type="Sequence", pretokenizers=[digits, level]),
