@@ -12,5 +12,5 @@ void HT_ENCODER(iq4_nl)(const float* restrict x, void* restrict blocks, int64_t 
 {
     const ht_levels      levels = { -127.0f, 113.0f, LEVELS_IQ4 };
     const ht_scale_range range  = { 100.0f, 4.0f, 14, 1 };
-    encode_row_symmetric(x, blocks, n_elems, importance, levels, range, sizeof(ht_block_iq4_nl), pack_iq4_nl);
+    encode_row_symmetric(x, blocks, n_elems, importance, PLAIN_EVEN, levels, range, sizeof(ht_block_iq4_nl), pack_iq4_nl);
 }

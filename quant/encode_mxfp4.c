@@ -29,7 +29,7 @@ void HT_ENCODER(mxfp4)(const float* restrict x, void* restrict blocks, int64_t n
         int           e[3][TILE_GROUPS]     = { { 0 } };
         float         error[3][TILE_GROUPS];
         uint8_t       codes[TILE_GROUPS * ROW_BLOCK];
-        tile_load(&t, ROW_BLOCK, x + i, importance ? importance + i : NULL, n);
+        tile_load(&t, ROW_BLOCK, x + i, importance ? importance + i : NULL, PLAIN_EVEN, n);
         for (int g = 0; g < n; g++) {
             const int middle = mxfp4_exponent(x + i + g * ROW_BLOCK);
             for (int k = 0; k < 3; k++) {

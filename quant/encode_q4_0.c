@@ -12,5 +12,5 @@ void HT_ENCODER(q4_0)(const float* restrict x, void* restrict blocks, int64_t n_
 {
     const ht_levels      levels = { -8.0f, 7.0f, LEVELS_WHOLE };
     const ht_scale_range range  = { 6.5f, 0.25f, 12, 1 };
-    encode_row_symmetric(x, blocks, n_elems, importance, levels, range, sizeof(ht_block_q4_0), pack_q4_0);
+    encode_row_symmetric(x, blocks, n_elems, importance, PLAIN_LARGE, levels, range, sizeof(ht_block_q4_0), pack_q4_0);
 }

@@ -30,7 +30,8 @@ enum { ROW_REFITS = 1, ROW_BLOCK = 32, ROW_SUPER = 256, ROW_SUPER_GROUPS_MAX = 1
 typedef void (*ht_pack_symmetric_fn)(void* block, uint16_t d, const uint8_t codes[ROW_BLOCK]);
 
 HT_INLINE void encode_row_symmetric(const float* restrict x, void* restrict blocks, int64_t n_elems, const float* restrict importance,
-                                    ht_levels levels, ht_scale_range range, size_t block_bytes, ht_pack_symmetric_fn pack)
+                                    ht_plain_weights plain, ht_levels levels, ht_scale_range range, size_t block_bytes,
+                                    ht_pack_symmetric_fn pack)
 {
     uint8_t*    out                 = blocks;
     const float no_min[TILE_GROUPS] = { 0 };
@@ -41,7 +42,7 @@ HT_INLINE void encode_row_symmetric(const float* restrict x, void* restrict bloc
         float         scale[TILE_GROUPS];
         uint16_t      d[TILE_GROUPS];
         uint8_t       codes[TILE_GROUPS * ROW_BLOCK];
-        tile_load(&t, ROW_BLOCK, x + i, importance ? importance + i : NULL, n);
+        tile_load(&t, ROW_BLOCK, x + i, importance ? importance + i : NULL, plain, n);
         fit_symmetric(&t, ROW_BLOCK, levels, range, scale);
         for (int g = 0; g < TILE_GROUPS; g++) {
             d[g]     = scale_to_f16(scale[g] * t.x_max[g]);
@@ -77,7 +78,7 @@ HT_INLINE void encode_row_affine(const float* restrict x, void* restrict blocks,
         float         scale[TILE_GROUPS], min[TILE_GROUPS];
         uint16_t      d[TILE_GROUPS], m[TILE_GROUPS];
         uint8_t       codes[TILE_GROUPS * ROW_BLOCK];
-        tile_load(&t, ROW_BLOCK, x + i, importance ? importance + i : NULL, n);
+        tile_load(&t, ROW_BLOCK, x + i, importance ? importance + i : NULL, PLAIN_EVEN, n);
         fit_affine(&t, ROW_BLOCK, high, false, range, scale, min);
         for (int g = 0; g < TILE_GROUPS; g++) {
             d[g] = scale_to_f16(scale[g] * t.x_max[g]);
@@ -255,7 +256,7 @@ HT_INLINE void encode_row_k(const float* restrict x, void* restrict blocks, int6
         float         scale[TILE_GROUPS], min[TILE_GROUPS] = { 0 };
         uint8_t       codes[TILE_GROUPS * TILE_ELEMS_MAX];
 
-        tile_load(&t, shape.group, x + i, importance ? importance + i : NULL, n * n_groups);
+        tile_load(&t, shape.group, x + i, importance ? importance + i : NULL, PLAIN_EVEN, n * n_groups);
         if (affine) { fit_affine(&t, shape.group, shape.levels.high, true, ends, scale, min); }
         else { fit_symmetric(&t, shape.group, shape.levels, scales, scale); }
         for (int k = 0; k < supers_per_tile; k++) {

@@ -37,8 +37,25 @@ typedef struct ht_tile {
 #define TILE_X_MIN 0x1p-100f
 #define TILE_W_MIN 0x1p-126f
 
-/* n_groups (1..16) groups of `group` elements each; the rest of the tile becomes zeros. importance may be NULL. */
-HT_INLINE void tile_load(ht_tile* t, int group, const float* restrict x, const float* restrict importance, int n_groups)
+/*
+ * Weights when there is no importance. Even: plain squared error. Large: mean square of the group + x^2, because an error in a large weight
+ * moves the output more often than chance has it (SmolLM2-135M to Q4_0, 40 chunks of WikiText-2: mean KL 0.329 against 0.351 with even weights and
+ * 0.364 of llama-quantize; perplexity 32.8, 35.0 and 33.1. For the K types and IQ4_NL even weights were better).
+ */
+typedef enum ht_plain_weights { PLAIN_EVEN, PLAIN_LARGE } ht_plain_weights;
+
+HT_INLINE void tile_weigh_large(ht_tile* t, int group)
+{
+    for (int v = 0; v < TILE_GROUPS; v += HT_LANES) {
+        ht_lanes sum = { 0 };
+        for (int i = 0; i < group; i++) { sum += lanes_load(&t->x[i][v]) * lanes_load(&t->x[i][v]); }
+        const ht_lanes mean = sum * (1.0f / (float)group);
+        for (int i = 0; i < group; i++) { lanes_store(&t->w[i][v], mean + lanes_load(&t->x[i][v]) * lanes_load(&t->x[i][v])); }
+    }
+}
+
+/* n_groups (1..16) groups of `group` elements each; the rest of the tile becomes zeros. Without importance `plain` decides. */
+HT_INLINE void tile_load(ht_tile* t, int group, const float* restrict x, const float* restrict importance, ht_plain_weights plain, int n_groups)
 {
     for (int g = 0; g < TILE_GROUPS; g++) {
         for (int i = 0; i < group; i++) { t->x[i][g] = g < n_groups ? x[g * group + i] : 0.0f; }
@@ -55,7 +72,10 @@ HT_INLINE void tile_load(ht_tile* t, int group, const float* restrict x, const f
         for (int i = 0; i < group; i++) { t->w[i][g] = importance && g < n_groups ? importance[g * group + i] : 1.0f; }
         t->w_max[g] = 1.0f;
     }
-    if (!importance) { return; }
+    if (!importance) {
+        if (plain == PLAIN_LARGE) { tile_weigh_large(t, group); }
+        return;
+    }
     for (int v = 0; v < TILE_GROUPS; v += HT_LANES) {
         const ht_lanes zero = { 0 }, one = lanes_set(1.0f);
         ht_lanes       max = zero;
