@@ -143,7 +143,7 @@ static bool is_end_text(ht_text_span text)
     static const char* const texts[] = {
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>",
         "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "[e~[",
-        "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+        ("<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"), /* two literals: \x9Ce would be one escape */
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (text.n_bytes == strlen(texts[i]) && memcmp(text.data, texts[i], text.n_bytes) == 0) { return true; }
