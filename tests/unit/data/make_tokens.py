@@ -8,6 +8,7 @@ fallback.json  a BPE with byte fallback trained on data/calib.txt: Llama 2's tok
 spm.model    a SentencePiece BPE with byte fallback trained on the same text
 tokens.tsv   tokenizer, text in hex, ids
 """
+import os
 import pathlib
 import shutil
 import subprocess
@@ -50,10 +51,13 @@ def main():
     (here / "fallback.json").write_text(json.dumps(data, ensure_ascii=False, indent=0) + "\n")
 
     with tempfile.TemporaryDirectory() as scratch:
+        shutil.copy(calib, scratch)
+        os.chdir(scratch)               # the model records the path of its text: keep it short and the same everywhere
         sentencepiece.SentencePieceTrainer.train(
-            input=str(calib), model_prefix=f"{scratch}/spm", vocab_size=600, model_type="bpe", byte_fallback=True, character_coverage=0.995,
+            input="calib.txt", model_prefix="spm", vocab_size=600, model_type="bpe", byte_fallback=True, character_coverage=0.995,
             normalization_rule_name="identity", remove_extra_whitespaces=False, num_threads=1, minloglevel=2)
-        shutil.copy(f"{scratch}/spm.model", here / "spm.model")
+        shutil.copy("spm.model", here / "spm.model")
+        os.chdir(here)
 
     bpe, fb = Tokenizer.from_file(str(here / "bpe.json")), Tokenizer.from_file(str(here / "fallback.json"))
     spm = sentencepiece.SentencePieceProcessor(model_file=str(here / "spm.model"))
