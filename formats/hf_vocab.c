@@ -7,7 +7,7 @@
 
 #include "formats/base/name_map.h"
 
-enum { MAX_TOKENS = 1 << 24 }; /* the largest known vocabularies have 262144 tokens */
+enum { MAX_TOKENS = 1 << 20 }; /* the largest known vocabularies have 262144 tokens; what a false id may cost is 64 MB */
 
 struct ht_hf_vocab {
     ht_hf_token* tokens; /* text NULL: nothing at this id yet; texts are owned */
@@ -50,7 +50,8 @@ ht_status ht_hf_vocab_put(ht_hf_vocab* vocab, int64_t id, const ht_hf_token* tok
 {
     ht_status st   = HT_STATUS_OK;
     char*     text = NULL;
-    HT_CHECK(id >= 0 && id < MAX_TOKENS, FORMAT, "token \"%.100s\": id %" PRId64 " is out of range", token->text, id);
+    HT_CHECK(id >= 0 && id < MAX_TOKENS, FORMAT, "token \"%.*s\": id %" PRId64 " is out of range",
+             token->n_bytes < 100 ? (int)token->n_bytes : 100, token->text, id);
     HT_CHECK(reserve(vocab, id + 1), NOMEM, "%" PRId64 " tokens", id + 1);
     ht_hf_token* old = &vocab->tokens[id];
     HT_CHECK(!old->text || (old->n_bytes == token->n_bytes && memcmp(old->text, token->text, token->n_bytes) == 0), FORMAT,

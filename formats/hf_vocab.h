@@ -27,7 +27,7 @@ void         ht_hf_vocab_free(ht_hf_vocab* vocab);
 
 /*
  * Set a token; its text is copied. Setting an id again replaces type and score and must give the same text.
- * Errors: FORMAT id below 0 or above 2^24, another text at this id.
+ * Errors: FORMAT id below 0 or of 2^20 and more, another text at this id.
  */
 ht_status ht_hf_vocab_put(ht_hf_vocab* vocab, int64_t id, const ht_hf_token* token, ht_error* err);
 

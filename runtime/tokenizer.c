@@ -10,12 +10,11 @@
 #define UNDERSCORE "\xE2\x96\x81" /* U+2581, SentencePiece's space */
 
 struct ht_tokenizer {
-    ht_vocab vocab;
-    ht_bpe*  bpe;          /* NULL: SentencePiece                                                     */
-    int32_t* specials;     /* tokens that are looked for in text, longest first                       */
-    int32_t  n_specials;
-    int32_t  bos, eos, end_ids[32], n_end_ids;
-    bool     adds_bos, adds_eos, adds_space_prefix;
+    ht_vocab     vocab;
+    ht_bpe*      bpe;      /* NULL: SentencePiece                                                     */
+    ht_specials* specials; /* tokens that are looked for in text                                      */
+    int32_t      bos, eos, end_ids[32], n_end_ids;
+    bool         adds_bos, adds_eos, adds_space_prefix;
 };
 
 /* --- creation ---------------------------------------------------------------------------------------------------------------- */
@@ -84,37 +83,6 @@ static ht_status index_vocab(ht_vocab* v, bool is_bpe, ht_error* err)
         if (is_bpe && text.n_bytes == 1) { v->byte_ids[(unsigned char)text.data[0]] = i; }
     }
 done:
-    return st;
-}
-
-typedef struct special {
-    int32_t id;
-    size_t  n_bytes;
-} special;
-
-static int by_length(const void* a, const void* b)
-{
-    const special* x = a;
-    const special* y = b;
-    if (x->n_bytes != y->n_bytes) { return x->n_bytes > y->n_bytes ? -1 : 1; }
-    return x->id < y->id ? -1 : 1;
-}
-
-static ht_status list_specials(ht_tokenizer* t, ht_error* err)
-{
-    ht_status st   = HT_STATUS_OK;
-    special*  list = calloc((size_t)t->vocab.n_tokens, sizeof *list);
-    t->specials    = calloc((size_t)t->vocab.n_tokens, sizeof *t->specials);
-    HT_CHECK(list && t->specials, NOMEM, "special tokens");
-    for (int32_t i = 0; i < t->vocab.n_tokens; i++) {
-        const int type = t->vocab.types[i];
-        if ((type != HT_TOKEN_TYPE_CONTROL && type != HT_TOKEN_TYPE_USER_DEFINED && type != HT_TOKEN_TYPE_UNKNOWN) || t->vocab.tokens[i].n_bytes == 0) { continue; }
-        list[t->n_specials++] = (special){ i, t->vocab.tokens[i].n_bytes };
-    }
-    qsort(list, (size_t)t->n_specials, sizeof *list, by_length);
-    for (int32_t i = 0; i < t->n_specials; i++) { t->specials[i] = list[i].id; }
-done:
-    free(list);
     return st;
 }
 
@@ -188,7 +156,7 @@ ht_status ht_tokenizer_create(ht_tokenizer** out, const ht_meta* meta, ht_error*
     mark_end_texts(t);
     HT_TRY(index_vocab(&t->vocab, is_bpe, err));
     if (is_bpe) { HT_TRY(ht_bpe_create(&t->bpe, meta, &t->vocab, err)); }
-    HT_TRY(list_specials(t, err));
+    HT_TRY(ht_specials_create(&t->specials, &t->vocab, err));
     t->bos = t->eos      = -1;
     t->adds_bos          = is_bpe ? ht_bpe_adds_bos(t->bpe) : true;
     t->adds_space_prefix = !is_bpe;
@@ -216,7 +184,7 @@ void ht_tokenizer_free(ht_tokenizer* t)
     free(t->vocab.types);
     free(t->vocab.scores);
     ht_name_map_free(t->vocab.by_text);
-    free(t->specials);
+    ht_specials_free(t->specials);
     free(t);
 }
 
@@ -301,87 +269,22 @@ static ht_status encode_plain(const ht_tokenizer* t, ht_text_span text, bool aft
     return st;
 }
 
-/* --- special tokens in text ---------------------------------------------------------------------------------------------------- */
-
-/* A stretch of text, or a special token found in it (id >= 0). */
-typedef struct fragment {
-    ht_text_span text;
-    int32_t      id;
-} fragment;
-
-typedef struct fragment_list {
-    fragment* data;
-    int64_t   n, capacity;
-} fragment_list;
-
-static ht_status push_fragment(fragment_list* list, ht_text_span text, int32_t id, ht_error* err)
-{
-    if (list->n == list->capacity) {
-        const int64_t capacity = list->capacity ? list->capacity * 2 : 16;
-        fragment*     grown    = realloc(list->data, (size_t)capacity * sizeof *grown);
-        if (!grown) { return ht_fail(err, HT_STATUS_NOMEM, "fragments of a text"); }
-        list->data     = grown;
-        list->capacity = capacity;
-    }
-    list->data[list->n++] = (fragment){ text, id };
-    return HT_STATUS_OK;
-}
-
-/* Cut every plain fragment at the occurrences of one token. */
-static ht_status cut_at(fragment_list* list, const ht_vocab* vocab, int32_t id, ht_error* err)
-{
-    ht_status          st   = HT_STATUS_OK;
-    const ht_text_span mark = vocab->tokens[id];
-    fragment_list      cut  = { 0 };
-    for (int64_t i = 0; i < list->n; i++) {
-        ht_text_span left = list->data[i].text;
-        if (list->data[i].id >= 0) {
-            HT_TRY(push_fragment(&cut, left, list->data[i].id, err));
-            continue;
-        }
-        const char* found = NULL;
-        while (left.n_bytes > 0 && (found = memmem(left.data, left.n_bytes, mark.data, mark.n_bytes)) != NULL) {
-            const size_t n_before = (size_t)(found - left.data);
-            if (n_before > 0) { HT_TRY(push_fragment(&cut, (ht_text_span){ left.data, n_before }, -1, err)); }
-            HT_TRY(push_fragment(&cut, mark, id, err));
-            left = (ht_text_span){ found + mark.n_bytes, left.n_bytes - n_before - mark.n_bytes };
-        }
-        if (left.n_bytes > 0) { HT_TRY(push_fragment(&cut, left, -1, err)); }
-    }
-    free(list->data);
-    *list = cut;
-    return HT_STATUS_OK;
-done:
-    free(cut.data);
-    return st;
-}
-
-/* Longest token first over the whole text, as llama.cpp does. */
-static ht_status cut_specials(const ht_tokenizer* t, ht_text_span text, bool parse_special, fragment_list* list, ht_error* err)
-{
-    ht_status st = push_fragment(list, text, -1, err);
-    for (int32_t i = 0; st == HT_STATUS_OK && i < t->n_specials; i++) {
-        const int32_t      id   = t->specials[i];
-        const ht_text_span mark = t->vocab.tokens[id];
-        if (!parse_special && t->vocab.types[id] != HT_TOKEN_TYPE_USER_DEFINED) { continue; }
-        if (memmem(text.data, text.n_bytes, mark.data, mark.n_bytes)) { st = cut_at(list, &t->vocab, id, err); }
-    }
-    return st;
-}
+/* --- encoding ----------------------------------------------------------------------------------------------------------------- */
 
 ht_status ht_tokenizer_encode(const ht_tokenizer* t, const char* text, size_t n_bytes, bool add_special, bool parse_special, int32_t** out_ids,
                               int64_t* out_n, ht_error* err)
 {
     ht_status     st            = HT_STATUS_OK;
     ht_ids        ids           = { 0 };
-    fragment_list list          = { 0 };
+    ht_fragment*  list          = NULL;
+    int64_t       n_list        = 0;
     bool          after_special = true;
     if (add_special && t->adds_bos) { ht_ids_push(&ids, t->bos); }
-    if (n_bytes > 0) { HT_TRY(cut_specials(t, (ht_text_span){ text, n_bytes }, parse_special, &list, err)); }
-    for (int64_t i = 0; i < list.n; i++) {
-        if (list.data[i].id >= 0) { ht_ids_push(&ids, list.data[i].id); }
-        else { HT_TRY(encode_plain(t, list.data[i].text, after_special, &ids, err)); }
-        after_special = list.data[i].id >= 0;
+    if (n_bytes > 0) { HT_TRY(ht_specials_cut(t->specials, &t->vocab, (ht_text_span){ text, n_bytes }, parse_special, &list, &n_list, err)); }
+    for (int64_t i = 0; i < n_list; i++) {
+        if (list[i].id >= 0) { ht_ids_push(&ids, list[i].id); }
+        else { HT_TRY(encode_plain(t, list[i].text, after_special, &ids, err)); }
+        after_special = list[i].id >= 0;
     }
     if (add_special && t->adds_eos) { ht_ids_push(&ids, t->eos); }
     if (!ids.data && !ids.failed) { ids.data = malloc(sizeof *ids.data); } /* no ids: still something to free */
@@ -390,7 +293,7 @@ ht_status ht_tokenizer_encode(const ht_tokenizer* t, const char* text, size_t n_
     *out_n   = ids.n;
     ids.data = NULL;
 done:
-    free(list.data);
+    free(list);
     free(ids.data);
     return st;
 }

@@ -191,7 +191,7 @@ void ht_bpe_free(ht_bpe* bpe)
 /* --- encoding ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Pieces repeat: a direct-mapped cache of what they became. Entries point into the text being encoded and into the ids put out so far. */
-enum { CACHE_SLOTS = 1 << 14, CACHE_MAX_BYTES = 48 };
+enum { CACHE_SLOTS = 1 << 14, CACHE_MAX_BYTES = 48, CACHE_MIN_TEXT = 4096 }; /* a short text does not pay for clearing 512 KiB */
 
 typedef struct cached_piece {
     const char* text; /* NULL: free */
@@ -207,7 +207,7 @@ typedef struct encoder {
     ht_pair_heap      heap;
     ht_symbol*        symbols;
     size_t            n_symbols;
-    cached_piece*     cache;
+    cached_piece*     cache; /* NULL: none */
     bool              failed;
 } encoder;
 
@@ -244,8 +244,19 @@ static void merge_piece(encoder* e, ht_text_span piece)
     }
 }
 
+static void encode_uncached(encoder* e, ht_text_span piece)
+{
+    const int32_t whole = e->bpe->pre->ignore_merges ? ht_vocab_find(e->vocab, piece.data, piece.n_bytes) : -1;
+    if (whole >= 0) { ht_ids_push(e->out, whole); }
+    else { merge_piece(e, piece); }
+}
+
 static void encode_piece(encoder* e, ht_text_span piece)
 {
+    if (!e->cache || piece.n_bytes > CACHE_MAX_BYTES) {
+        encode_uncached(e, piece);
+        return;
+    }
     uint64_t h = 0xCBF29CE484222325u;
     for (size_t i = 0; i < piece.n_bytes; i++) { h = (h ^ (unsigned char)piece.data[i]) * 0x100000001B3u; }
     cached_piece* slot = &e->cache[(h ^ h >> 32) & (CACHE_SLOTS - 1)];
@@ -254,12 +265,8 @@ static void encode_piece(encoder* e, ht_text_span piece)
         return;
     }
     const int64_t first = e->out->n;
-    const int32_t whole = e->bpe->pre->ignore_merges ? ht_vocab_find(e->vocab, piece.data, piece.n_bytes) : -1;
-    if (whole >= 0) { ht_ids_push(e->out, whole); }
-    else { merge_piece(e, piece); }
-    if (piece.n_bytes <= CACHE_MAX_BYTES && !e->out->failed) {
-        *slot = (cached_piece){ piece.data, (uint32_t)piece.n_bytes, (uint32_t)(e->out->n - first), first };
-    }
+    encode_uncached(e, piece);
+    if (!e->out->failed) { *slot = (cached_piece){ piece.data, (uint32_t)piece.n_bytes, (uint32_t)(e->out->n - first), first }; }
 }
 
 /* Cut by pattern `level` and hand the parts, gaps included, to the next; past the last pattern they are pieces. */
@@ -294,8 +301,8 @@ ht_status ht_bpe_encode(const ht_bpe* bpe, const ht_vocab* vocab, ht_text_span t
     ht_status st = HT_STATUS_OK;
     encoder   e  = { .bpe = bpe, .vocab = vocab, .out = out };
     e.match      = pcre2_match_data_create(8, NULL);
-    e.cache      = calloc(CACHE_SLOTS, sizeof *e.cache);
-    HT_CHECK(e.match && e.cache, NOMEM, "tokenizer");
+    e.cache      = text.n_bytes >= CACHE_MIN_TEXT ? calloc(CACHE_SLOTS, sizeof *e.cache) : NULL;
+    HT_CHECK(e.match, NOMEM, "tokenizer");
     split(&e, text, 0);
     HT_CHECK(!e.failed && !e.heap.failed && !out->failed, NOMEM, "tokens of a text of %zu bytes", text.n_bytes);
 done:

@@ -1,5 +1,5 @@
 /*
- * The vocabulary inside a tokenizer: shared by tokenizer.c, tokenizer_bpe.c and tokenizer_spm.c only.
+ * The vocabulary inside a tokenizer: shared by tokenizer.c and tokenizer_*.c only.
  */
 #ifndef HT_RUNTIME_VOCAB_H
 #define HT_RUNTIME_VOCAB_H
@@ -37,6 +37,23 @@ static inline int32_t ht_vocab_find(const ht_vocab* vocab, const char* text, siz
 {
     return (int32_t)ht_name_map_find(vocab->by_text, text, n_bytes);
 }
+
+/* --- special tokens ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct ht_specials ht_specials;
+
+/* A stretch of text, or a special token found in it (id >= 0). */
+typedef struct ht_fragment {
+    ht_text_span text;
+    int32_t      id;
+} ht_fragment;
+
+ht_status ht_specials_create(ht_specials** out, const ht_vocab* vocab, ht_error* err);
+void      ht_specials_free(ht_specials* specials);
+
+/* Cut `text` at CONTROL, UNKNOWN and USER_DEFINED tokens, or (not parse_special) at the last alone. *out is malloc'd. Thread-safe. */
+ht_status ht_specials_cut(const ht_specials* specials, const ht_vocab* vocab, ht_text_span text, bool parse_special, ht_fragment** out, int64_t* out_n,
+                          ht_error* err);
 
 /* --- byte-level BPE ---------------------------------------------------------------------------------------------------------- */
 
