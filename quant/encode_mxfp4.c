@@ -48,8 +48,6 @@ void HT_ENCODER(mxfp4)(const float* restrict x, void* restrict blocks, int64_t n
         }
         for (int g = n; g < TILE_GROUPS; g++) { best[g] = 0.0f; }
         tile_codes(&t, ROW_BLOCK, levels, best, no_min, codes);
-        for (int g = 0; g < n; g++, b++) {
-            for (int j = 0; j < 16; j++) { b->qs[j] = (uint8_t)(codes[g * ROW_BLOCK + j] | codes[g * ROW_BLOCK + 16 + j] << 4); }
-        }
+        for (int g = 0; g < n; g++, b++) { nibbles_pack(b->qs, codes + g * ROW_BLOCK, 16); }
     }
 }

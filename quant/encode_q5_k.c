@@ -1,32 +1,8 @@
-#include "formats/block_q5_k.h"
 #include "quant/encode_rows.h"
-
-static void pack_q5_k(void* block, ht_half_pair half, const float* sc, const float* mn, const uint8_t codes[ROW_SUPER])
-{
-    ht_block_q5_k* b = block;
-    uint8_t        sc_bytes[8], mn_bytes[8];
-    for (int g = 0; g < 8; g++) {
-        sc_bytes[g] = (uint8_t)sc[g];
-        mn_bytes[g] = (uint8_t)mn[g];
-    }
-    b->d    = half.d;
-    b->dmin = half.dmin;
-    ht_k4_scales_pack(b->scales, sc_bytes, mn_bytes);
-    for (int r = 0; r < 4; r++) {
-        for (int j = 0; j < 32; j++) {
-            b->qs[32 * r + j] = (uint8_t)((codes[64 * r + j] & 15) | (codes[64 * r + 32 + j] & 15) << 4);
-        }
-    }
-    for (int j = 0; j < 32; j++) {
-        int bits = 0;
-        for (int g = 0; g < 8; g++) { bits |= codes[32 * g + j] >> 4 << g; }
-        b->qh[j] = (uint8_t)bits;
-    }
-}
 
 void HT_ENCODER(q5_k)(const float* restrict x, void* restrict blocks, int64_t n_elems, const float* restrict importance)
 {
     const ht_k_shape   shape = { 32, { 0.0f, 31.0f, LEVELS_WHOLE }, 0.0f, 63.0f };
     const ht_end_range ends  = { -0.02f, 0.02f, 4, 1 };
-    encode_row_k(x, blocks, n_elems, importance, shape, true, (ht_scale_range){ 0 }, ends, sizeof(ht_block_q5_k), pack_q5_k);
+    encode_row_k(x, blocks, n_elems, importance, shape, true, (ht_scale_range){ 0 }, ends, sizeof(ht_block_q5_k), q5_k_pack);
 }

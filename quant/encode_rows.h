@@ -16,6 +16,7 @@
 #ifndef HT_QUANT_ENCODE_ROWS_H
 #define HT_QUANT_ENCODE_ROWS_H
 
+#include "quant/block_pack.h"
 #include "quant/encode.h"
 #include "quant/scale_search.h"
 
@@ -27,11 +28,21 @@ enum { ROW_REFITS = 1, ROW_BLOCK = 32, ROW_SUPER = 256, ROW_SUPER_GROUPS_MAX = 1
 
 /* --- blocks of 32 under half-precision scales ------------------------------------------------------------------------------ */
 
-typedef void (*ht_pack_symmetric_fn)(void* block, uint16_t d, const uint8_t codes[ROW_BLOCK]);
+typedef void (*ht_pack_fn)(void* block, const ht_block_parts* parts);
+
+/* A block of 32 under one scale. */
+HT_INLINE void pack_plain(ht_pack_fn pack, void* block, uint16_t d, uint16_t m, const uint8_t* codes)
+{
+    ht_block_parts parts;
+    parts.d = d;
+    parts.m = m;
+    memcpy(parts.codes, codes, ROW_BLOCK);
+    pack(block, &parts);
+}
 
 HT_INLINE void encode_row_symmetric(const float* restrict x, void* restrict blocks, int64_t n_elems, const float* restrict importance,
                                     ht_plain_weights plain, ht_levels levels, ht_scale_range range, size_t block_bytes,
-                                    ht_pack_symmetric_fn pack)
+                                    ht_pack_fn pack)
 {
     uint8_t*    out                 = blocks;
     const float no_min[TILE_GROUPS] = { 0 };
@@ -49,7 +60,7 @@ HT_INLINE void encode_row_symmetric(const float* restrict x, void* restrict bloc
             scale[g] = ht_f16_to_f32(d[g]) / t.x_max[g];
         }
         tile_codes(&t, ROW_BLOCK, levels, scale, no_min, codes);
-        for (int g = 0; g < n; g++, out += block_bytes) { pack(out, d[g], codes + g * ROW_BLOCK); }
+        for (int g = 0; g < n; g++, out += block_bytes) { pack_plain(pack, out, d[g], 0, codes + g * ROW_BLOCK); }
     }
 }
 
@@ -64,10 +75,8 @@ HT_INLINE float tile_mean(const ht_tile* t, int group, int g)
     return wx / w;
 }
 
-typedef void (*ht_pack_affine_fn)(void* block, uint16_t d, uint16_t m, const uint8_t codes[ROW_BLOCK]);
-
 HT_INLINE void encode_row_affine(const float* restrict x, void* restrict blocks, int64_t n_elems, const float* restrict importance, float high,
-                                 ht_end_range range, size_t block_bytes, ht_pack_affine_fn pack)
+                                 ht_end_range range, size_t block_bytes, ht_pack_fn pack)
 {
     uint8_t*        out    = blocks;
     const ht_levels levels = { 0.0f, high, LEVELS_WHOLE };
@@ -88,7 +97,7 @@ HT_INLINE void encode_row_affine(const float* restrict x, void* restrict blocks,
             min[g]   = ht_f16_to_f32(m[g]) / t.x_max[g];
         }
         tile_codes(&t, ROW_BLOCK, levels, scale, min, codes);
-        for (int g = 0; g < n; g++, out += block_bytes) { pack(out, d[g], m[g], codes + g * ROW_BLOCK); }
+        for (int g = 0; g < n; g++, out += block_bytes) { pack_plain(pack, out, d[g], m[g], codes + g * ROW_BLOCK); }
     }
 }
 
@@ -239,10 +248,22 @@ HT_INLINE ht_half_pair k_first_halves(const ht_super* s, int first, int n, ht_k_
     return (ht_half_pair){ k_half(largest / end * s->unit), k_half(largest_min / shape.sc_high * s->unit) };
 }
 
-typedef void (*ht_pack_k_fn)(void* block, ht_half_pair half, const float* sc, const float* mn, const uint8_t codes[ROW_SUPER]);
+/* A super-block. */
+HT_INLINE void pack_k(ht_pack_fn pack, void* block, ht_half_pair half, const float* sc, const float* mn, int n_groups, const uint8_t* codes)
+{
+    ht_block_parts parts;
+    parts.d = half.d;
+    parts.m = half.dmin;
+    for (int g = 0; g < n_groups; g++) {
+        parts.sc[g] = (int8_t)sc[g];
+        parts.mn[g] = (int8_t)mn[g];
+    }
+    memcpy(parts.codes, codes, ROW_SUPER);
+    pack(block, &parts);
+}
 
 HT_INLINE void encode_row_k(const float* restrict x, void* restrict blocks, int64_t n_elems, const float* restrict importance, ht_k_shape shape,
-                            bool affine, ht_scale_range scales, ht_end_range ends, size_t block_bytes, ht_pack_k_fn pack)
+                            bool affine, ht_scale_range scales, ht_end_range ends, size_t block_bytes, ht_pack_fn pack)
 {
     uint8_t*  out      = blocks;
     const int n_groups = ROW_SUPER / shape.group, supers_per_tile = TILE_GROUPS / n_groups;
@@ -288,7 +309,7 @@ HT_INLINE void encode_row_k(const float* restrict x, void* restrict blocks, int6
         }
         tile_codes(&t, shape.group, shape.levels, scale, min, codes);
         for (int k = 0; k < n; k++, out += block_bytes) {
-            pack(out, halves[k], choice.sc + k * n_groups, choice.mn + k * n_groups, codes + k * ROW_SUPER);
+            pack_k(pack, out, halves[k], choice.sc + k * n_groups, choice.mn + k * n_groups, n_groups, codes + k * ROW_SUPER);
         }
     }
 }

@@ -1,0 +1,37 @@
+/*
+ * What each type would cost each tensor: the table that the mix is chosen from.
+ *
+ * For every tensor and every legal type the rows are rounded with importance (the diagonal of the Hessian), and the estimated KL divergence of the errors
+ * is added up (tensor_statistics.h). Errors of error feedback would be in-sample, so they are not used here. Of long tensors an even sample of rows stands
+ * for all.
+ */
+#ifndef HT_QUANT_SENSITIVITY_H
+#define HT_QUANT_SENSITIVITY_H
+
+#include "quant/mix.h"
+#include "quant/tensor_statistics.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ht_sensitivity_options {
+    bool   prefer_fast;      /* leave out types that stock CPU kernels are slow with: Q5_1, Q4_1, Q5_0 beyond where they are the only choice */
+    double value_factor;     /* cost of attn_v is multiplied with it: its error does not average out over positions (measured about 2)     */
+} ht_sensitivity_options;
+
+/* Stock llama.cpp has no fast prompt kernel for this type on CPUs. */
+bool ht_type_is_slow_on_cpu(ht_type type);
+
+/*
+ * items[i] for tensor i of the source, n_tensors of them, owned by the caller: tensors that are not quantized, or have no statistics, have one choice: `fixed[i]`,
+ * at no cost. n_bytes are padded to `alignment`. The choices are sorted by size.
+ * Errors: IO; NUMERIC; NOMEM; CANCELLED.
+ */
+ht_status ht_sensitivity_table(ht_mix_item* items, const ht_source* source, const ht_statistics* statistics, const ht_type* fixed, uint64_t alignment,
+                               const ht_sensitivity_options* options, const ht_ctx* ctx, ht_error* err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
