@@ -78,13 +78,16 @@ done:
 
 /* --- types of one output ------------------------------------------------------------------------------------------------ */
 
-static ht_status assign_types(ht_type* types, const ht_recipe* recipe, const ht_meta* meta, const ht_tensor_info* native, int64_t n_tensors,
+static ht_status assign_types(ht_type* types, int index, const ht_recipe* recipe, const ht_meta* meta, const ht_tensor_info* native, int64_t n_tensors,
                               const ht_plan_options* options, ht_error* err)
 {
     ht_status       st = HT_STATUS_OK;
     ht_recipe_model model;
-    if (recipe) {
-        ht_recipe_model_init(&model, meta, native, n_tensors, false);
+    const ht_type*  mix = options->mixes ? options->mixes[index] : NULL;
+    if (mix) {
+        memcpy(types, mix, (size_t)n_tensors * sizeof *types);
+    } else if (recipe) {
+        ht_recipe_model_init(&model, meta, native, n_tensors, options->calibration && options->calibration->statistics);
         HT_TRY(ht_recipe_assign(recipe, &model, native, n_tensors, types, err));
     } else {
         for (int64_t i = 0; i < n_tensors; i++) { types[i] = native[i].type; }
@@ -100,10 +103,12 @@ done:
     return st;
 }
 
-static const char* method_for(const ht_source* source, const ht_source_tensor* tensor, ht_type type)
+static const char* method_for(const ht_source* source, const ht_source_tensor* tensor, ht_type type, const ht_calibration* calibration)
 {
     if (type == tensor->info.type && ht_source_has_raw(source, tensor)) { return "copy"; }
-    return ht_type_get(type)->is_float ? "cast" : "rtn";
+    if (ht_type_get(type)->is_float) { return "cast"; }
+    if (!calibration || !calibration->statistics || !ht_statistics_find(calibration->statistics, tensor->info.name)) { return ht_method_name(HT_METHOD_RTN); }
+    return ht_method_name(calibration->method);
 }
 
 static ht_status plan_tensor(ht_plan_output* output, int64_t i, ht_type wanted, const ht_source* source, const ht_plan_options* options,
@@ -116,7 +121,7 @@ static ht_status plan_tensor(ht_plan_output* output, int64_t i, ht_type wanted, 
 
     HT_CHECK(!options->strict || type == wanted, ARG, "row length %" PRId64 " does not fill %s blocks of %d (it would become %s; --strict)",
              tensor->info.ne[0], ht_type_get(wanted)->name, ht_type_get(wanted)->block_elems, info->name);
-    output->details[i]      = (ht_plan_tensor){ tensor, wanted, method_for(source, tensor, type) };
+    output->details[i]      = (ht_plan_tensor){ tensor, wanted, method_for(source, tensor, type, options->calibration) };
     output->tensors[i]      = tensor->info;
     output->tensors[i].type = type;
     output->n_fallback += type != wanted;
@@ -162,6 +167,7 @@ static char* describe_recipe(const char* type_name, const ht_plan_options* optio
     if (options->pure) { fprintf(f, " --pure"); }
     if (options->token_embedding_type) { fprintf(f, " --token-embedding-type %s", options->token_embedding_type->name); }
     if (options->output_type) { fprintf(f, " --output-tensor-type %s", options->output_type->name); }
+    if (options->calibration && options->calibration->statistics) { fprintf(f, " --method %s", ht_method_name(options->calibration->method)); }
     for (int i = 0; i < options->n_overrides; i++) {
         fprintf(f, " --tensor-type %s=%s", options->overrides[i].pattern, options->overrides[i].type->name);
     }
@@ -170,6 +176,26 @@ static char* describe_recipe(const char* type_name, const ht_plan_options* optio
         return NULL;
     }
     return text;
+}
+
+/* What stock tools record about an importance matrix, and what was held against the weights here. */
+static ht_status set_calibration_keys(ht_meta* meta, const ht_statistics* statistics, ht_error* err)
+{
+    ht_status   st    = HT_STATUS_OK;
+    const char* slash = strrchr(ht_statistics_path(statistics), '/');
+    HT_TRY(ht_meta_set_string(meta, "quantize.imatrix.file", slash ? slash + 1 : ht_statistics_path(statistics), err));
+    HT_TRY(ht_meta_set_u32(meta, "quantize.imatrix.entries_count", (uint32_t)ht_statistics_n_entries(statistics), err));
+    uint32_t n_chunks = 0;
+    HT_TRY(ht_meta_get_u32(ht_statistics_meta(statistics), "imatrix.chunk_count", false, &n_chunks, err));
+    if (n_chunks > 0) { HT_TRY(ht_meta_set_u32(meta, "quantize.imatrix.chunks_count", n_chunks, err)); }
+    const char* sha256 = NULL;
+    HT_TRY(ht_meta_get_string(ht_statistics_meta(statistics), "halftone.calibration.sha256", false, &sha256, err));
+    if (sha256) { HT_TRY(ht_meta_set_string(meta, "halftone.calibration.sha256", sha256, err)); }
+    if (ht_statistics_n_sanitized(statistics) > 0) {
+        HT_TRY(ht_meta_set_u32(meta, "halftone.calibration.n_sanitized", (uint32_t)ht_statistics_n_sanitized(statistics), err));
+    }
+done:
+    return st;
 }
 
 static ht_status fill_meta(ht_plan_output* output, int64_t n_tensors, const ht_recipe* recipe, const ht_source* source,
@@ -190,6 +216,7 @@ static ht_status fill_meta(ht_plan_output* output, int64_t n_tensors, const ht_r
     HT_TRY(ht_meta_set_string(output->meta, "halftone.recipe", description, err));
     HT_TRY(ht_meta_set_string(output->meta, "halftone.source.name", ht_source_name(source), err));
     HT_TRY(ht_meta_set_string(output->meta, "halftone.source.sha256", sha256, err));
+    if (options->calibration && options->calibration->statistics) { HT_TRY(set_calibration_keys(output->meta, options->calibration->statistics, err)); }
     HT_TRY(ht_meta_set_values(output->meta, HT_KEY_TENSOR_CRC32, HT_META_TYPE_U32, true, (uint64_t)n_tensors, zeros, err));
 done:
     free(description);
@@ -236,7 +263,7 @@ static ht_status plan_output(ht_plan* plan, int index, const ht_tensor_info* nat
     void*            header = NULL;
 
     HT_CHECK(types, NOMEM, "tensor types");
-    if (strcmp(name, "auto") != 0) {
+    if (strcmp(name, "auto") != 0 && !(options->mixes && options->mixes[index])) {
         char near[128];
         recipe = ht_recipe_find(name);
         if (!recipe) {
@@ -245,12 +272,13 @@ static ht_status plan_output(ht_plan* plan, int index, const ht_tensor_info* nat
             goto done;
         }
     }
-    snprintf(output->type_name, sizeof output->type_name, "%s", recipe ? ht_recipe_name(recipe) : "auto");
+    const bool is_mix = options->mixes && options->mixes[index];
+    snprintf(output->type_name, sizeof output->type_name, "%s", is_mix ? options->mix_names[index] : recipe ? ht_recipe_name(recipe) : "auto");
     output->path    = expand_name(options->out, ht_source_name(plan->source), output->type_name);
     output->tensors = calloc((size_t)plan->n_tensors + 1, sizeof *output->tensors);
     output->details = calloc((size_t)plan->n_tensors + 1, sizeof *output->details);
     HT_CHECK(output->path && output->tensors && output->details, NOMEM, "plan of %s", output->type_name);
-    HT_TRY(assign_types(types, recipe, ht_source_meta(plan->source), native, plan->n_tensors, options, err));
+    HT_TRY(assign_types(types, index, recipe, ht_source_meta(plan->source), native, plan->n_tensors, options, err));
     for (int64_t i = 0; i < plan->n_tensors; i++) { HT_TRY(plan_tensor(output, i, types[i], plan->source, options, err)); }
     sum_up(output, plan->n_tensors);
     HT_TRY(fill_meta(output, plan->n_tensors, recipe, plan->source, options, err));
@@ -281,6 +309,7 @@ ht_status ht_plan_create(ht_plan** out, const ht_source* source, const ht_plan_o
     ht_plan*        plan   = calloc(1, sizeof *plan);
     HT_CHECK(plan, NOMEM, "plan");
     plan->source    = source;
+    plan->calibration = options->calibration;
     plan->n_tensors = ht_source_n_tensors(source);
     plan->n_outputs = options->n_recipes;
     plan->outputs   = calloc((size_t)options->n_recipes + 1, sizeof *plan->outputs);

@@ -5,7 +5,7 @@
 #ifndef HT_QUANT_PLAN_H
 #define HT_QUANT_PLAN_H
 
-#include "formats/source.h"
+#include "quant/calibrated.h"
 #include "quant/recipe.h"
 
 #ifdef __cplusplus
@@ -29,12 +29,15 @@ typedef struct ht_plan_options {
     bool pure;              /* the recipe's type for every tensor that can be quantized                        */
     bool strict;            /* refuse when a row does not fill the blocks of its planned type                  */
     bool allow_requantize;  /* decode quantized tensors and quantize them again                                */
+    const ht_calibration*   calibration; /* NULL: none. Must outlive the plan                                 */
+    const ht_type* const*   mixes;     /* NULL, or per recipe NULL or n_tensors types that replace the recipe's */
+    const char* const*      mix_names; /* with mixes: {type} of the file name and the recipe's name in the file */
 } ht_plan_options;
 
 typedef struct ht_plan_tensor {
     const ht_source_tensor* source;
     ht_type                 planned;   /* before the fallback; equal to the type in the file when there was none   */
-    const char*             method;    /* "copy" (bytes as they are), "cast" (float to float), "rtn"                */
+    const char*             method;    /* "copy" (bytes as they are), "cast" (float to float), or ht_method_name    */
 } ht_plan_tensor;
 
 typedef struct ht_plan_output {
@@ -51,6 +54,7 @@ typedef struct ht_plan_output {
 
 typedef struct ht_plan {
     const ht_source* source;
+    const ht_calibration* calibration; /* or NULL                                  */
     int64_t          n_tensors;        /* the same for every output                */
     int64_t          n_elems;
     int              n_outputs;

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -15,6 +16,9 @@
  */
 enum { ITEM_ELEMS = 1 << 18, WINDOW_ITEMS = 1024 };
 
+/* Rows per item of a tensor that is rounded against a Hessian: four tiles of 16, so that both threads have something to do in short matrices. */
+enum { CALIBRATED_ROWS = 64 };
+
 typedef struct work_item {
     int64_t tensor, row, n_rows;
 } work_item;
@@ -24,6 +28,7 @@ typedef struct scratch {
     float* x;       /* the rows, decoded               */
     float* back;    /* the blocks, decoded again       */
     void*  blocks;  /* the rows, encoded (or raw)      */
+    ht_round_worker* worker; /* for calibrated tensors */
 } scratch;
 
 typedef struct stream {
@@ -36,10 +41,26 @@ typedef struct stream {
     ht_stream_tensor*        partial;   /* WINDOW_ITEMS * n_outputs                     */
     int64_t                  failed_item;  /* lowest index in the window that failed    */
     ht_error                 failure;
+    /* The calibrated tensor that the window belongs to (-1: none; a window has one such tensor or none), made ready. */
+    int64_t                  calibrated;
+    ht_tensor_statistics     statistics;
+    ht_tensor_rounding*      roundings;    /* n_outputs                                 */
 } stream;
 
-static int64_t rows_per_item(const ht_tensor_info* info)
+/* Whether some output rounds the tensor with statistics. */
+static bool is_calibrated(const ht_plan* plan, int64_t tensor)
 {
+    for (int k = 0; k < plan->n_outputs; k++) {
+        ht_method method;
+        if (ht_method_find(plan->outputs[k].details[tensor].method, &method) && method != HT_METHOD_RTN) { return true; }
+    }
+    return false;
+}
+
+static int64_t rows_per_item(const ht_plan* plan, int64_t tensor)
+{
+    const ht_tensor_info* info = &plan->outputs[0].tensors[tensor];
+    if (is_calibrated(plan, tensor)) { return CALIBRATED_ROWS; }
     const int64_t n = ITEM_ELEMS / info->ne[0];
     return n > 0 ? n : 1;
 }
@@ -48,7 +69,7 @@ static int64_t item_elems_max(const ht_plan* plan)
 {
     int64_t n = ITEM_ELEMS;
     for (int64_t i = 0; i < plan->n_tensors; i++) {
-        const int64_t ne0 = plan->outputs[0].tensors[i].ne[0];
+        const int64_t ne0 = plan->outputs[0].tensors[i].ne[0] * (is_calibrated(plan, i) ? CALIBRATED_ROWS : 1);
         if (ne0 > n) { n = ne0; }
     }
     return n;
@@ -56,8 +77,13 @@ static int64_t item_elems_max(const ht_plan* plan)
 
 uint64_t ht_stream_memory_bytes(const ht_plan* plan, int n_threads)
 {
+    uint64_t n_hessian = 0; /* four f32 matrices of the widest calibrated tensor, the factor's f64 one, and 16 rows of ten kinds per thread */
+    for (int64_t i = 0; i < plan->n_tensors; i++) {
+        const uint64_t n = (uint64_t)plan->outputs[0].tensors[i].ne[0], need = n * n * 24 + (uint64_t)n_threads * n * 16 * 10 * sizeof(float);
+        if (is_calibrated(plan, i) && need > n_hessian) { n_hessian = need; }
+    }
     /* x, back, blocks of up to 8 bytes per value, and about as much inside the source for undecoded rows */
-    return (uint64_t)n_threads * (uint64_t)item_elems_max(plan) * (2 * sizeof(float) + 2 * 8);
+    return n_hessian + (uint64_t)n_threads * (uint64_t)item_elems_max(plan) * (2 * sizeof(float) + 2 * 8);
 }
 
 /* --- one item, one output ---------------------------------------------------------------------------------------------- */
@@ -127,10 +153,16 @@ static ht_status encode_item(stream* s, const work_item* item, int k, scratch* o
         HT_TRY(ht_source_read_rows_raw(s->plan->source, output->details[item->tensor].source, item->row, item->n_rows, own->blocks, err));
         ht_decode_row_get(info->type)(own->blocks, own->back, item->n_rows * n_cols);
     } else {
-        const ht_encode_row_fn encode = ht_encode_row_get(info->type, s->features);
+        const ht_encode_row_fn    encode = ht_encode_row_get(info->type, s->features);
+        const ht_tensor_rounding* r      = item->tensor == s->calibrated && ht_type_get(info->type)->is_quantized ? &s->roundings[k] : NULL;
         if (!s->options->allow_nonfinite) { HT_TRY(check_range(own->x, item->n_rows, n_cols, item->row, info->type, err)); }
-        encode(own->x, own->blocks, item->n_rows * n_cols, NULL); /* rows are whole blocks, and no importance tells them apart */
+        if (r) { ht_tensor_rounding_rows(r, own->worker, info->type, s->features, info->ne[1], own->x, item->row, item->n_rows, own->blocks, &m->rounding); }
+        else { encode(own->x, own->blocks, item->n_rows * n_cols, NULL); } /* rows are whole blocks, and no importance tells them apart */
         ht_decode_row_get(info->type)(own->blocks, own->back, item->n_rows * n_cols);
+        if (r && s->statistics.n_roles > 0) {
+            m->cost          = ht_tensor_cost(&s->statistics, false, own->worker, s->features, own->x, own->back, item->row, item->n_rows);
+            m->cost_held_out = ht_tensor_cost(&s->statistics, true, own->worker, s->features, own->x, own->back, item->row, item->n_rows);
+        }
     }
     measure(m, own->x, own->back, item->n_rows, n_cols);
     HT_TRY(write_item(s, item, k, own, row_bytes, m, err));
@@ -180,18 +212,20 @@ static void run_window(stream* s, int64_t n_items)
     const size_t n_elems = (size_t)item_elems_max(s->plan);
 #pragma omp parallel num_threads(s->ctx->n_threads)
     {
-        scratch own = { malloc(n_elems * sizeof(float)), malloc(n_elems * sizeof(float)), malloc(n_elems * 8) };
+        scratch own = { malloc(n_elems * sizeof(float)), malloc(n_elems * sizeof(float)), malloc(n_elems * 8), NULL };
+        if (s->calibrated >= 0) { own.worker = ht_round_worker_create(s->statistics.n); }
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < n_items; i++) {
             ht_error err = HT_ERROR_INIT;
             if (has_failed_before(s, i)) { continue; }
-            if (!own.x || !own.back || !own.blocks) { ht_fail(&err, HT_STATUS_NOMEM, "buffers of %zu values", n_elems); }
+            if (!own.x || !own.back || !own.blocks || (s->calibrated >= 0 && !own.worker)) { ht_fail(&err, HT_STATUS_NOMEM, "buffers of %zu values", n_elems); }
             else { (void)run_item(s, i, &own, &err); }
             if (err.status != HT_STATUS_OK) { note_failure(s, i, &err); }
         }
         free(own.x);
         free(own.back);
         free(own.blocks);
+        ht_round_worker_free(own.worker);
     }
 }
 
@@ -210,18 +244,67 @@ static void fold_window(const stream* s, int64_t n_items, ht_stream_result* resu
             whole->sum_sq += part->sum_sq;
             whole->max_err = fmax(whole->max_err, part->max_err);
             whole->n_zeroed_rows += part->n_zeroed_rows;
+            whole->cost += part->cost;
+            whole->cost_held_out += part->cost_held_out;
+            whole->rounding.n_rows += part->rounding.n_rows;
+            whole->rounding.n_guarded += part->rounding.n_guarded;
+            whole->rounding.n_importance += part->rounding.n_importance;
+            whole->rounding.error += part->rounding.error;
+            whole->rounding.error_importance += part->rounding.error_importance;
         }
     }
 }
 
-/* Fill the window with the next items after (*tensor, *row); returns how many. */
+static void release_calibrated(stream* s)
+{
+    for (int k = 0; k < s->plan->n_outputs; k++) { ht_tensor_rounding_deinit(&s->roundings[k]); }
+    ht_tensor_statistics_deinit(&s->statistics);
+    s->calibrated = -1;
+}
+
+/* Statistics and Hessian factors of a calibrated tensor, for every output that quantizes it; and what will be done, for the report. */
+static ht_status prepare_calibrated(stream* s, int64_t tensor, ht_stream_result* result, ht_error* err)
+{
+    ht_status               st          = HT_STATUS_OK;
+    const ht_plan*          plan        = s->plan;
+    const ht_calibration*   calibration = plan->calibration;
+    const ht_source_tensor* source      = plan->outputs[0].details[tensor].source;
+    const bool              need_hessians = calibration->method == HT_METHOD_GPTQ || calibration->method == HT_METHOD_AUTO;
+    if (s->calibrated == tensor) { return st; }
+    release_calibrated(s);
+    HT_TRY(ht_tensor_statistics_init(&s->statistics, calibration->statistics, &source->info, need_hessians, err));
+    s->calibrated = tensor;
+    for (int k = 0; k < plan->n_outputs; k++) {
+        ht_stream_tensor* m    = &result->tensors[k * plan->n_tensors + tensor];
+        const ht_type     type = plan->outputs[k].tensors[tensor].type;
+        if (!ht_type_get(type)->is_quantized) { continue; }
+        HT_TRY(ht_tensor_rounding_init(&s->roundings[k], calibration, &s->statistics, plan->source, source, type, s->ctx, err));
+        const ht_tensor_rounding* r = &s->roundings[k];
+        const ht_round_candidate* c = &r->candidates[r->chosen];
+        snprintf(m->method, sizeof m->method, "%s", r->n_candidates > 0 ? c->name : ht_method_name(r->method));
+        m->held_out_gain = r->n_candidates > 0 && c->cost > 0.0 ? r->candidates[0].cost / c->cost : 1.0;
+        if (r->notes.n_dead > 0) {
+            ht_log_warn(&s->ctx->log, "%s: %" PRId64 " of %" PRId64 " input columns are zero in all calibration text", source->info.name, r->notes.n_dead, s->statistics.n);
+        }
+        if (r->notes.damping_used > 10.0 * calibration->damping) {
+            ht_log_warn(&s->ctx->log, "%s: the Hessian is not positive definite; damping raised to %g", source->info.name, r->notes.damping_used);
+        }
+    }
+done:
+    if (st != HT_STATUS_OK) { ht_error_set_tensor(err, source->info.name); }
+    return st;
+}
+
+/* Fill the window with the next items after (*tensor, *row); returns how many. A calibrated tensor has windows of its own. */
 static int64_t next_items(stream* s, int64_t* tensor, int64_t* row)
 {
     int64_t n = 0;
     while (n < WINDOW_ITEMS && *tensor < s->plan->n_tensors) {
+        const int64_t last = n > 0 ? s->items[n - 1].tensor : *tensor;
+        if (last != *tensor && (is_calibrated(s->plan, last) || is_calibrated(s->plan, *tensor))) { break; }
         const ht_tensor_info* info   = &s->plan->outputs[0].tensors[*tensor];
-        const int64_t         n_left = ht_tensor_n_rows(info) - *row;
-        const int64_t         n_rows = rows_per_item(info) < n_left ? rows_per_item(info) : n_left;
+        const int64_t         n_left = ht_tensor_n_rows(info) - *row, n_most = rows_per_item(s->plan, *tensor);
+        const int64_t         n_rows = n_most < n_left ? n_most : n_left;
         s->items[n++] = (work_item){ *tensor, *row, n_rows };
         *row += n_rows;
         if (n_rows == n_left) {
@@ -238,6 +321,12 @@ static ht_status stream_rows(stream* s, ht_stream_result* result, ht_error* err)
     uint64_t done   = 0;
     for (int64_t n = next_items(s, &tensor, &row); n > 0; n = next_items(s, &tensor, &row)) {
         s->failed_item = INT64_MAX;
+        if (is_calibrated(s->plan, s->items[0].tensor)) {
+            const ht_status st = prepare_calibrated(s, s->items[0].tensor, result, err);
+            if (st != HT_STATUS_OK) { return st; }
+        } else {
+            release_calibrated(s);
+        }
         run_window(s, n);
         if (s->failed_item != INT64_MAX) {
             if (err) { *err = s->failure; }
@@ -295,12 +384,18 @@ ht_status ht_stream_run(const ht_plan* plan, const ht_stream_options* options, c
     s->ctx         = ctx;
     s->features    = ht_isa_features(ctx->isa);
     s->files       = calloc((size_t)plan->n_outputs, sizeof *s->files);
+    s->calibrated  = -1;
+    s->roundings   = calloc((size_t)plan->n_outputs, sizeof *s->roundings);
     s->partial     = calloc((size_t)WINDOW_ITEMS * (size_t)plan->n_outputs, sizeof *s->partial);
     filled.tensors = calloc((size_t)plan->n_outputs * (size_t)plan->n_tensors, sizeof *filled.tensors);
-    HT_CHECK(s->files && s->partial && filled.tensors, NOMEM, "stream");
+    HT_CHECK(s->files && s->partial && s->roundings && filled.tensors, NOMEM, "stream");
     for (int k = 0; k < plan->n_outputs; k++) {
         n_needed += plan->outputs[k].n_file_bytes; /* together they must fit */
         HT_TRY(ht_out_file_create(&s->files[k], plan->outputs[k].path, n_needed, options->force, err));
+    }
+    for (int64_t i = 0; i < plan->n_outputs * plan->n_tensors; i++) {
+        const ht_plan_output* output = &plan->outputs[i / plan->n_tensors];
+        snprintf(filled.tensors[i].method, sizeof filled.tensors[i].method, "%s", output->details[i % plan->n_tensors].method);
     }
     HT_TRY(stream_rows(s, &filled, err));
     for (int k = 0; k < plan->n_outputs; k++) {
@@ -318,6 +413,8 @@ ht_status ht_stream_run(const ht_plan* plan, const ht_stream_options* options, c
 done:
     if (s) {
         for (int k = 0; s->files && k < plan->n_outputs; k++) { ht_out_file_discard(s->files[k]); }
+        if (s->roundings) { release_calibrated(s); }
+        free(s->roundings);
         free(s->files);
         free(s->partial);
     }

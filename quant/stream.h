@@ -4,7 +4,8 @@
  *      source rows --read--> f32 --encode--> blocks --write at offset--> output 0
  *                                 \-encode--> blocks --write at offset--> output 1 …
  *
- * Memory is a few MiB per thread whatever the model's size. The bytes do not depend on the number of threads.
+ * Memory is a few MiB per thread whatever the model's size; with Hessians, those of one tensor besides. The bytes do not depend on the number of
+ * threads.
  */
 #ifndef HT_QUANT_STREAM_H
 #define HT_QUANT_STREAM_H
@@ -22,6 +23,10 @@ typedef struct ht_stream_tensor {
     double   sum_sq_err, sum_sq; /* of the f32 source values                                              */
     double   max_err;
     int64_t  n_zeroed_rows;      /* rows with non-zero values that decode to zeros: under the smallest scale  */
+    double   cost, cost_held_out; /* estimated KL divergence on the fitted and the held-out text; NaN without Hessians */
+    ht_round_report rounding;    /* of error feedback; zeros else                                             */
+    char     method[32];         /* what was done: "gptq shrink 0.1", "imatrix", "rtn", "copy" …              */
+    double   held_out_gain;      /* AUTO: cost of importance rounding / cost of what was chosen, on a sample of rows */
 } ht_stream_tensor;
 
 typedef struct ht_stream_result {

@@ -92,3 +92,17 @@ ht_status ht_hparams_read(ht_hparams* hparams, const ht_family** family, const h
 done:
     return st;
 }
+
+ht_status ht_hparams_window(const ht_hparams* h, const ht_meta* meta, int64_t layer, int64_t* window, ht_error* err)
+{
+    const ht_meta_kv* pattern = NULL;
+    char              key[96];
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", h->arch);
+    const ht_status st = ht_meta_get_array(meta, key, false, HT_META_TYPE_BOOL, &pattern, err);
+    if (st != HT_STATUS_OK) { return st; }
+    if (pattern && pattern->n_values != (uint64_t)h->n_layers) {
+        return ht_fail(err, HT_STATUS_FORMAT, "%s: %" PRIu64 " values for %" PRId64 " layers", key, pattern->n_values, h->n_layers);
+    }
+    *window = !pattern || ((const uint8_t*)pattern->data)[layer] ? h->sliding_window : 0;
+    return HT_STATUS_OK;
+}

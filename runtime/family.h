@@ -34,6 +34,12 @@ char* ht_family_list(char* buf, size_t n_buf);
  */
 ht_status ht_hparams_read(ht_hparams* hparams, const ht_family** family, const ht_meta* meta, ht_error* err);
 
+/*
+ * Positions that a query of `layer` sees, 0: all. {arch}.attention.sliding_window_pattern tells which layers have the window; absent: all.
+ * Errors: FORMAT a pattern of another length.
+ */
+ht_status ht_hparams_window(const ht_hparams* hparams, const ht_meta* meta, int64_t layer, int64_t* window, ht_error* err);
+
 #ifdef __cplusplus
 }
 #endif

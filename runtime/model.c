@@ -205,24 +205,6 @@ static ht_status read_weights(const loader* l, const ht_ctx* ctx)
     return st;
 }
 
-/* {arch}.attention.sliding_window_pattern: which layers have the window; absent: all. */
-static ht_status set_windows(ht_model* m, const ht_meta* meta, ht_error* err)
-{
-    const ht_hparams* h       = &m->hparams;
-    const ht_meta_kv* pattern = NULL;
-    char              key[96];
-    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", h->arch);
-    const ht_status st = ht_meta_get_array(meta, key, false, HT_META_TYPE_BOOL, &pattern, err);
-    if (st != HT_STATUS_OK) { return st; }
-    if (pattern && pattern->n_values != (uint64_t)h->n_layers) {
-        return ht_fail(err, HT_STATUS_FORMAT, "%s: %" PRIu64 " values for %" PRId64 " layers", key, pattern->n_values, h->n_layers);
-    }
-    for (int64_t i = 0; i < h->n_layers; i++) {
-        m->layers[i].window = !pattern || ((const uint8_t*)pattern->data)[i] ? h->sliding_window : 0;
-    }
-    return HT_STATUS_OK;
-}
-
 static uint64_t matrix_bytes(const ht_matrix* w) { return (uint64_t)w->row_bytes * (uint64_t)w->n_rows; }
 
 /* Every linear is read once per token; of the embedding one row (unless it is the output too). */
@@ -252,7 +234,7 @@ ht_status ht_model_load(ht_model** out, const ht_source* source, ht_compute comp
     m->layers    = calloc((size_t)m->hparams.n_layers, sizeof *m->layers);
     l.placements = calloc((size_t)l.n_max + 1, sizeof *l.placements);
     HT_CHECK(m->layers && l.placements, NOMEM, "model of %" PRId64 " layers", m->hparams.n_layers);
-    HT_TRY(set_windows(m, ht_source_meta(source), err));
+    for (int64_t i = 0; i < m->hparams.n_layers; i++) { HT_TRY(ht_hparams_window(&m->hparams, ht_source_meta(source), i, &m->layers[i].window, err)); }
 
     HT_TRY(walk(&l, &rope_factors));
     HT_TRY(check_all_used(&l));
