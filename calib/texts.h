@@ -54,7 +54,7 @@ ht_status ht_calib_texts_read(ht_calib_texts* out, const char* const* paths, int
 ht_status ht_calib_texts_from_ids(ht_calib_texts* out, const char* name, const int32_t* ids, int64_t n_ids, const ht_calib_options* options,
                                   const ht_ctx* ctx, ht_error* err);
 
-/* All chunks of both, in turn; `a` takes over and `b` becomes empty. n_ctx must be equal. */
+/* All chunks of `a`, then those of `b`; `a` takes over and `b` becomes empty. n_ctx must be equal. */
 ht_status ht_calib_texts_join(ht_calib_texts* a, ht_calib_texts* b, ht_error* err);
 void      ht_calib_texts_deinit(ht_calib_texts* texts);
 

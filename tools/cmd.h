@@ -73,7 +73,7 @@ char* ht_format_bytes(uint64_t n_bytes, char* buf, size_t n_buf);
 double   ht_time_s(void);
 uint64_t ht_peak_rss_bytes(void);
 
-extern const ht_command ht_command_convert, ht_command_quantize, ht_command_inspect, ht_command_verify, ht_command_eval, ht_command_bench,
+extern const ht_command ht_command_calibrate, ht_command_convert, ht_command_quantize, ht_command_inspect, ht_command_verify, ht_command_eval, ht_command_bench,
     ht_command_run, ht_command_types, ht_command_cpu;
 
 #endif

@@ -9,6 +9,7 @@
 #include "tools/args.h"
 
 static const ht_command* const commands[] = {
+    &ht_command_calibrate,
     &ht_command_convert,
     &ht_command_quantize,
     &ht_command_inspect,
