@@ -1,12 +1,14 @@
-/* halftone quantize and halftone convert: one path, two rows. Plan, then (unless --dry-run) stream. */
+/* halftone quantize and halftone convert: one path, two rows. [Calibrate, choose the mix,] plan, then (unless --dry-run) stream. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "quant/mix_plan.h"
 #include "quant/stream.h"
-#include "tools/cmd.h"
+#include "tools/calibration.h"
 
 typedef struct request {
     ht_plan_options   plan;
@@ -15,6 +17,11 @@ typedef struct request {
     const char**      recipes;
     ht_type_override* overrides;
     char**            patterns; /* owned copies behind overrides[].pattern */
+    ht_calibration    calibration;
+    ht_statistics*    statistics;
+    char*             stats_path; /* of statistics made for this run only: removed at the end */
+    ht_mix_request    mix;
+    ht_mix_plan       mixes;
 } request;
 
 static void request_deinit(request* r)
@@ -23,6 +30,10 @@ static void request_deinit(request* r)
     free(r->patterns);
     free(r->overrides);
     free(r->recipes);
+    ht_statistics_close(r->statistics);
+    if (r->stats_path) { (void)unlink(r->stats_path); }
+    free(r->stats_path);
+    ht_mix_plan_deinit(&r->mixes);
 }
 
 static ht_status find_type(const ht_type_info** out, const char* option, const char* name, ht_error* err)
@@ -43,6 +54,77 @@ static ht_status parse_override(request* r, int i, const char* text, ht_error* e
     if (!r->patterns[i]) { return ht_fail(err, HT_STATUS_NOMEM, "type overrides"); }
     r->overrides[i].pattern = r->patterns[i];
     return find_type(&r->overrides[i].type, "--tensor-type", equals + 1, err);
+}
+
+/* "105454432", "100 MiB", "12GB": bytes; units of 1000 and of 1024 kept apart. */
+static ht_status parse_size(uint64_t* out, const char* option, const char* text, ht_error* err)
+{
+    static const struct { const char* name; double factor; } units[] = {
+        { "", 1.0 }, { "B", 1.0 }, { "kB", 1e3 }, { "MB", 1e6 }, { "GB", 1e9 }, { "KiB", 1024.0 }, { "MiB", 1048576.0 }, { "GiB", 1073741824.0 },
+    };
+    char*        end   = NULL;
+    const double value = strtod(text, &end);
+    while (end && *end == ' ') { end++; }
+    for (size_t k = 0; end != text && k < sizeof units / sizeof *units; k++) {
+        if (strcasecmp(end, units[k].name) == 0 && value > 0.0 && value * units[k].factor < 1e18) {
+            *out = (uint64_t)(value * units[k].factor);
+            return HT_STATUS_OK;
+        }
+    }
+    return ht_usage_error(err, "%s: \"%s\" is not a size (a number with kB, MB, GB, KiB, MiB or GiB)", option, text);
+}
+
+static ht_status parse_calibration(request* r, const ht_args* args, ht_error* err)
+{
+    ht_status   st    = HT_STATUS_OK;
+    const bool  has   = ht_args_has(args, "stats") || ht_args_has(args, "calib");
+    const char* text  = ht_args_text(args, "method", has ? "auto" : "rtn");
+    r->calibration    = (ht_calibration){ .damping = ht_args_real(args, "damping", 0.01), .n_sweeps = (int)ht_args_int(args, "sweeps", 1) };
+    r->mix            = (ht_mix_request){ .target_bpw = ht_args_real(args, "target-bpw", 0.0), .recipe_path = ht_args_text(args, "recipe", NULL),
+                                          .prefer_fast = ht_args_has(args, "prefer-fast"), .recipes = r->plan.recipes, .n_recipes = r->plan.n_recipes };
+    if (!ht_method_find(text, &r->calibration.method)) { return ht_usage_error(err, "--method: \"%s\" is not rtn, imatrix, gptq or auto", text); }
+    if (ht_args_has(args, "stats") && ht_args_has(args, "calib")) { return ht_usage_error(err, "--stats and --calib exclude each other"); }
+    if (r->calibration.method != HT_METHOD_RTN && !has) { return ht_usage_error(err, "--method %s needs --stats FILE or --calib TEXT", text); }
+    if (!(r->calibration.damping >= 0.0 && r->calibration.damping <= 10.0)) { return ht_usage_error(err, "--damping must be between 0 and 10"); }
+    if (r->calibration.n_sweeps < 0 || r->calibration.n_sweeps > 20) { return ht_usage_error(err, "--sweeps must be between 0 and 20"); }
+    if (ht_args_has(args, "target-size")) { HT_TRY(parse_size(&r->mix.target_bytes, "--target-size", ht_args_text(args, "target-size", ""), err)); }
+    if (ht_mix_is_wanted(&r->mix) && !r->mix.recipe_path && !has) {
+        return ht_usage_error(err, "a mix of one's own (TYPE+, --target-bpw, --target-size) needs --stats FILE or --calib TEXT");
+    }
+    if ((r->mix.target_bpw > 0.0) + (r->mix.target_bytes > 0) + (r->mix.recipe_path != NULL) > 1) {
+        return ht_usage_error(err, "--target-bpw, --target-size and --recipe exclude each other");
+    }
+    HT_TRY(ht_calibration_check(args, err));
+done:
+    return st;
+}
+
+/* Statistics: from a file, or made now beside the output. */
+static ht_status open_statistics(request* r, const ht_args* args, const ht_source* source, const ht_ctx* ctx, ht_error* err)
+{
+    ht_status         st     = HT_STATUS_OK;
+    const char*       path   = ht_args_text(args, "stats", NULL);
+    ht_calib_texts    texts  = { 0 };
+    ht_collect_report report = { 0 };
+    if (!path && !ht_args_has(args, "calib")) { return HT_STATUS_OK; }
+    if (!path) {
+        const char*  slash = strrchr(r->plan.out, '/');
+        const size_t n     = (slash ? (size_t)(slash - r->plan.out) + 1 : 0) + strlen(ht_source_name(source)) + 32;
+        const ht_collect_options options = { .importance_only = r->calibration.method == HT_METHOD_IMATRIX && !ht_mix_is_wanted(&r->mix), .guided = true, .force = true,
+                                             .resume = ht_args_has(args, "resume") };
+        r->stats_path = malloc(n);
+        HT_CHECK(r->stats_path, NOMEM, "options");
+        snprintf(r->stats_path, n, "%.*s%s.stats.tmp", slash ? (int)(slash - r->plan.out) + 1 : 0, r->plan.out, ht_source_name(source));
+        HT_TRY(ht_calibration_run(source, args, r->stats_path, &options, ctx, &texts, &report, err));
+        path = r->stats_path;
+    }
+    HT_TRY(ht_statistics_open(&r->statistics, path, ht_args_has(args, "sanitize"), err));
+    HT_TRY(ht_statistics_check(r->statistics, source, ht_args_has(args, "ignore-mismatch"), ctx, err));
+    r->calibration.statistics = r->statistics;
+    r->plan.calibration       = &r->calibration;
+done:
+    ht_calib_texts_deinit(&texts);
+    return st;
 }
 
 static ht_status parse_request(request* r, const ht_args* args, const char* default_type, ht_error* err)
@@ -82,6 +164,7 @@ static ht_status parse_request(request* r, const ht_args* args, const char* defa
     r->stream.allow_nonfinite  = ht_args_has(args, "allow-nonfinite");
     r->source.allow_nonfinite  = r->stream.allow_nonfinite;
     r->source.pre_tokenizer    = ht_args_text(args, "pre", NULL);
+    HT_TRY(parse_calibration(r, args, err));
 done:
     return st;
 }
@@ -92,7 +175,7 @@ static ht_status check_recipes(const request* r, ht_error* err)
     for (int i = 0; i < r->plan.n_recipes; i++) {
         char near[128];
         const char* name = r->plan.recipes[i];
-        if (strcmp(name, "auto") != 0 && !ht_recipe_find(name)) {
+        if (strcmp(name, "auto") != 0 && !ht_recipe_find(name) && !ht_mix_base_recipe(name)) {
             return ht_usage_error(err, "unknown type \"%s\" (near: %s)", name, ht_recipe_suggest(name, near, sizeof near));
         }
     }
@@ -130,6 +213,34 @@ static void print_fallbacks(const ht_plan* plan, const ht_plan_output* output)
     }
 }
 
+/* What was done to how many tensors, and what it is estimated to cost. */
+static void print_methods(const ht_plan* plan, const ht_stream_result* result)
+{
+    for (int k = 0; k < plan->n_outputs; k++) {
+        const ht_stream_tensor* tensors = result->tensors + k * plan->n_tensors;
+        double                  cost = 0.0, held_out = 0.0;
+        int64_t                 n_guarded = 0, n_rows = 0, n_importance = 0;
+        printf("  %s:", plan->outputs[k].type_name);
+        for (int64_t i = 0; i < plan->n_tensors; i++) { /* each method once, at its first tensor */
+            int64_t n = 0;
+            bool    is_first = true;
+            for (int64_t j = 0; j < plan->n_tensors; j++) {
+                const bool same = strcmp(tensors[i].method, tensors[j].method) == 0;
+                is_first &= !(same && j < i);
+                n += same;
+            }
+            if (is_first) { printf(" %s x %" PRId64 "%s", tensors[i].method, n, ","); }
+            cost += tensors[i].cost;
+            held_out += tensors[i].cost_held_out;
+            n_rows += tensors[i].rounding.n_rows;
+            n_guarded += tensors[i].rounding.n_guarded;
+            n_importance += tensors[i].rounding.n_importance;
+        }
+        printf(" estimated KL divergence %.5f fitted, %.5f held out; of %" PRId64 " rows %" PRId64 " tried again, %" PRId64 " left at importance rounding\n", cost, held_out,
+               n_rows, n_guarded, n_importance);
+    }
+}
+
 static void print_text(const ht_plan* plan, const ht_stream_result* result, double wall_s, int n_threads)
 {
     char size[32];
@@ -143,6 +254,7 @@ static void print_text(const ht_plan* plan, const ht_stream_result* result, doub
         for (int64_t i = 0; result && i < plan->n_tensors; i++) { n_zeroed += result->tensors[k * plan->n_tensors + i].n_zeroed_rows; }
         if (n_zeroed > 0) { printf("  %" PRId64 " rows are too small for the type's scales and became zeros\n", n_zeroed); }
     }
+    if (result && plan->calibration && plan->calibration->statistics) { print_methods(plan, result); }
     if (result) {
         printf("%.2f s, %d threads, peak memory %s\n", wall_s, n_threads, ht_format_bytes(ht_peak_rss_bytes(), size, sizeof size));
     } else {
@@ -170,6 +282,11 @@ static cJSON* json_tensor(const ht_plan_output* output, int64_t i, const ht_stre
         ht_json_add_number(row, "rel_rmse", rel_rmse(m));
         ht_json_add_number(row, "max_err", m->max_err);
         cJSON_AddNumberToObject(row, "n_zeroed_rows", (double)m->n_zeroed_rows);
+        cJSON_AddStringToObject(row, "rounding", m->method);
+        ht_json_add_number(row, "cost", m->cost);
+        ht_json_add_number(row, "cost_held_out", m->cost_held_out);
+        ht_json_add_number(row, "held_out_gain", m->held_out_gain);
+        cJSON_AddNumberToObject(row, "n_guarded_rows", (double)m->rounding.n_guarded);
     }
     return row;
 }
@@ -215,6 +332,9 @@ static ht_status run(const char* command, const char* default_type, const ht_arg
     HT_TRY(parse_request(&r, args, default_type, err));
     HT_TRY(check_recipes(&r, err));
     HT_TRY(ht_source_open(&source, ht_args_positional(args, 0), &r.source, ctx, err));
+    HT_TRY(open_statistics(&r, args, source, ctx, err));
+    HT_TRY(ht_mix_plan_init(&r.mixes, &r.mix, source, &r.plan, ctx, err));
+    if (ht_args_has(args, "write-recipe")) { HT_TRY(ht_mix_plan_write(&r.mixes, source, ht_args_text(args, "write-recipe", NULL), ht_args_has(args, "force"), err)); }
     HT_TRY(ht_plan_create(&plan, source, &r.plan, err));
     if (!dry_run) { HT_TRY(ht_stream_run(plan, &r.stream, ctx, &result, err)); }
     const double                  wall_s = ht_time_s() - start_s;
@@ -241,7 +361,7 @@ static ht_status run_convert(const ht_args* args, const ht_ctx* ctx, int* exit_c
     return run("convert", "F16", args, ctx, err);
 }
 
-static const ht_option options[] = {
+static const ht_option convert_options[] = {
     { "type", 't', HT_OPTION_TEXT, "TYPE", "Q4_K_M, Q8_0, F16 …, or auto to keep the source's types; may be repeated" },
     { "out", 'o', HT_OPTION_TEXT, "OUT", "file to write; {name} and {type} are replaced" },
     { "tensor-type", 0, HT_OPTION_TEXT, "REGEX=TYPE", "type of the tensors whose name the pattern finds; the first match wins" },
@@ -257,15 +377,47 @@ static const ht_option options[] = {
     { NULL, 0, HT_OPTION_FLAG, NULL, NULL },
 };
 
+static const ht_option quantize_options[] = {
+    { "type", 't', HT_OPTION_TEXT, "TYPE", "Q4_K_M, Q8_0 …; Q4_K_M+ for a mix of one's own of Q4_K_M's size; auto to keep the source's types; may be repeated" },
+    { "out", 'o', HT_OPTION_TEXT, "OUT", "file to write; {name} and {type} are replaced" },
+    { "tensor-type", 0, HT_OPTION_TEXT, "REGEX=TYPE", "type of the tensors whose name the pattern finds; the first match wins" },
+    { "token-embedding-type", 0, HT_OPTION_TEXT, "TYPE", "type of the token embedding" },
+    { "output-tensor-type", 0, HT_OPTION_TEXT, "TYPE", "type of the output matrix" },
+    { "pure", 0, HT_OPTION_FLAG, NULL, "the plain type for every tensor, no mixture" },
+    { "strict", 0, HT_OPTION_FLAG, NULL, "refuse when rows do not fill the blocks of their type, instead of another type" },
+    { "dry-run", 0, HT_OPTION_FLAG, NULL, "print the plan (every tensor, exact sizes) and write nothing" },
+    { "force", 0, HT_OPTION_FLAG, NULL, "replace existing files" },
+    { "allow-requantize", 0, HT_OPTION_FLAG, NULL, "accept a source that is quantized already" },
+    { "allow-nonfinite", 0, HT_OPTION_FLAG, NULL, "write NaN and Inf instead of refusing them" },
+    { "pre", 0, HT_OPTION_TEXT, "NAME", "name of the pre-tokenizer, when the source's pattern is unknown" },
+    { "stats", 0, HT_OPTION_TEXT, "FILE", "statistics of calibrate, or an importance matrix of llama-imatrix" },
+    { "method", 0, HT_OPTION_TEXT, "NAME", "rtn, imatrix, gptq, or auto (per tensor what holds on held-out text; the default with statistics)" },
+    HT_CALIBRATION_OPTIONS,
+    { "damping", 0, HT_OPTION_REAL, "X", "of gptq: share of the mean that is added to the Hessian's diagonal (0.01)" },
+    { "sweeps", 0, HT_OPTION_INT, "N", "of gptq: rounds of descent (1)" },
+    { "target-bpw", 0, HT_OPTION_REAL, "X", "choose every tensor's type for this many bits per weight" },
+    { "target-size", 0, HT_OPTION_TEXT, "SIZE", "choose every tensor's type for a file of this size (100MB, 95MiB)" },
+    { "recipe", 0, HT_OPTION_TEXT, "FILE", "take every tensor's type from a file that --write-recipe made" },
+    { "write-recipe", 0, HT_OPTION_TEXT, "FILE", "write the chosen types down" },
+    { "prefer-fast", 0, HT_OPTION_FLAG, NULL, "leave types out that stock CPU kernels are slow with (Q5_1, Q4_1); says what that costs" },
+    { "sanitize", 0, HT_OPTION_FLAG, NULL, "replace statistics that hold NaN, Inf or negative sums by ones" },
+    { "ignore-mismatch", 0, HT_OPTION_FLAG, NULL, "leave out statistics that do not fit the model" },
+    { "resume", 0, HT_OPTION_FLAG, NULL, "with --calib: go on from an interrupted calibration" },
+    { NULL, 0, HT_OPTION_FLAG, NULL, NULL },
+};
+
 const ht_command ht_command_quantize = {
     "quantize", "SRC -t TYPE... -o OUT", "write quantized GGUF files from a checkpoint (HF folder, .safetensors or .gguf)",
     "Several -t share one read of the source:\n"
     "  halftone quantize ./SmolLM2 -t Q8_0 -t Q4_K_M -t Q4_0 -o 'out/{name}-{type}.gguf'\n"
+    "With statistics, better files of the same size:\n"
+    "  halftone calibrate ./SmolLM2 --calib prose.txt --calib code/ -o stats.gguf\n"
+    "  halftone quantize ./SmolLM2 --stats stats.gguf -t Q4_K_M -t Q4_K_M+ -o 'out/{name}-{type}.gguf'\n"
     "Output appears under its final name only when it is complete.",
-    options, 1, 1, run_quantize,
+    quantize_options, 1, 1, run_quantize,
 };
 
 const ht_command ht_command_convert = {
     "convert", "SRC -o OUT.gguf [-t F16]", "write a checkpoint as GGUF, F16 unless another type is asked for",
-    "  halftone convert ./SmolLM2 -o SmolLM2-BF16.gguf -t auto", options, 1, 1, run_convert,
+    "  halftone convert ./SmolLM2 -o SmolLM2-BF16.gguf -t auto", convert_options, 1, 1, run_convert,
 };
