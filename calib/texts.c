@@ -72,7 +72,8 @@ static ht_status add_json_line(text* t, const char* line, size_t n, size_t numbe
     ht_json*             json = NULL;
     bool                 any  = false;
     static const char*   keys[] = { "text", "prompt", "completion" };
-    HT_TRY(ht_json_parse(&json, line, n, NULL, err));
+    ht_error             inner = HT_ERROR_INIT;
+    HT_CHECK(ht_json_parse(&json, line, n, NULL, &inner) == HT_STATUS_OK, FORMAT, "line %zu: %.400s", number, inner.message);
     const ht_json_value* root = ht_json_root(json);
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         const char* value = ht_json_as_string(ht_json_member(root, keys[k]));
@@ -90,10 +91,6 @@ static ht_status add_json_line(text* t, const char* line, size_t n, size_t numbe
     HT_CHECK(any, FORMAT, "line %zu: no \"text\", \"prompt\", \"completion\" or \"messages\"", number);
     HT_TRY(text_add(t, "\n", 1, err));
 done:
-    if (st != HT_STATUS_OK && err && strncmp(err->message, "line ", 5) != 0) {
-        const ht_error inner = *err;
-        ht_fail(err, inner.status, "line %zu: %.400s", number, inner.message);
-    }
     ht_json_free(json);
     return st;
 }
@@ -289,6 +286,7 @@ ht_status ht_calib_texts_read(ht_calib_texts* out, const char* const* paths, int
     *out = t;
     t    = (ht_calib_texts){ 0 };
 done:
+    if (st != HT_STATUS_OK && n_paths == 1) { ht_error_set_file(err, paths[0]); }
     for (int k = 0; sources && k < n_paths; k++) { free(sources[k].ids); }
     free(sources);
     ht_calib_texts_deinit(&t);

@@ -7,9 +7,12 @@
 #include "formats/decode.h"
 #include "quant/encode.h"
 
-static const char* const method_names[] = { "rtn", "imatrix", "gptq", "auto" };
+static const char* const method_names[] = { "rtn", "imatrix", "gptq", "auto", "awq", "awq+gptq" };
 
 const char* ht_method_name(ht_method method) { return method_names[method]; }
+
+bool ht_method_folds(ht_method method) { return method == HT_METHOD_AWQ || method == HT_METHOD_AWQ_GPTQ; }
+bool ht_method_needs_hessians(ht_method method) { return method != HT_METHOD_RTN && method != HT_METHOD_IMATRIX; }
 
 bool ht_method_find(const char* name, ht_method* out)
 {
@@ -78,7 +81,7 @@ done:
     return st;
 }
 
-static ht_status choose(ht_tensor_rounding* out, const ht_tensor_statistics* t, const ht_source* source, const ht_source_tensor* tensor, ht_type type,
+static ht_status choose(ht_tensor_rounding* out, const ht_calibration* calibration, const ht_tensor_statistics* t, const ht_source* source, const ht_source_tensor* tensor, ht_type type,
                         const ht_ctx* ctx, ht_error* err)
 {
     ht_status  st          = HT_STATUS_OK;
@@ -91,6 +94,7 @@ static ht_status choose(ht_tensor_rounding* out, const ht_tensor_statistics* t, 
     for (int k = 0; k < N_TRIED; k++) {
         why[k]             = (ht_error)HT_ERROR_INIT;
         out->candidates[k] = tried[k];
+        out->candidates[k].options.n_sweeps = calibration->n_sweeps;
         each[k]            = try_candidate(&out->candidates[k], t, &s, type, ht_isa_features(ctx->isa), scale, &why[k]);
     }
     out->n_candidates = N_TRIED;
@@ -118,9 +122,11 @@ ht_status ht_tensor_rounding_init(ht_tensor_rounding* out, const ht_calibration*
     ht_tensor_rounding r  = { .statistics = t, .method = calibration->method };
     if (!t->hessian && r.method != HT_METHOD_RTN) { r.method = HT_METHOD_IMATRIX; }
     if (!t->importance) { r.method = HT_METHOD_RTN; }
+    if (r.method == HT_METHOD_AWQ) { r.method = HT_METHOD_IMATRIX; }
+    if (r.method == HT_METHOD_AWQ_GPTQ) { r.method = HT_METHOD_GPTQ; }
     ht_round_options options = { HT_ROUND_GPTQ, calibration->damping, 0.0, calibration->n_sweeps };
     if (r.method == HT_METHOD_AUTO) {
-        HT_TRY(choose(&r, t, source, tensor, type, ctx, err));
+        HT_TRY(choose(&r, calibration, t, source, tensor, type, ctx, err));
         options  = r.candidates[r.chosen].options;
         r.method = HT_METHOD_GPTQ;
     }

@@ -14,17 +14,21 @@ typedef enum ht_method {
     HT_METHOD_RTN,     /* no statistics                                                                             */
     HT_METHOD_IMATRIX, /* the encoders with importance: mean squares of the inputs, as llama-quantize uses them     */
     HT_METHOD_GPTQ,    /* error feedback against the (guided) Hessian                                               */
-    HT_METHOD_AUTO     /* per tensor the candidate that costs least on the held-out text                            */
+    HT_METHOD_AUTO,    /* per tensor the candidate that costs least on the held-out text                            */
+    HT_METHOD_AWQ,     /* channel scales folded into the weights (fold.h), then the encoders with importance        */
+    HT_METHOD_AWQ_GPTQ /* channel scales, then error feedback                                                       */
 } ht_method;
 
-const char* ht_method_name(ht_method method);                  /* "rtn", "imatrix", "gptq", "auto"  */
+const char* ht_method_name(ht_method method); /* "rtn", "imatrix", "gptq", "auto", "awq", "awq+gptq" */
+bool        ht_method_folds(ht_method method);
+bool        ht_method_needs_hessians(ht_method method);
 bool        ht_method_find(const char* name, ht_method* out);
 
 typedef struct ht_calibration {
     const ht_statistics* statistics; /* NULL: none; method is RTN then                */
     ht_method            method;
     double               damping;    /* of GPTQ: 0.01                                 */
-    int                  n_sweeps;   /* of descent: 1                                 */
+    int                  n_sweeps;   /* of descent: 3                                 */
 } ht_calibration;
 
 /* A candidate of the automatic choice, and what it costs on a sample of rows. */

@@ -37,7 +37,7 @@ typedef struct ht_round_options {
     ht_round_method method;
     double          damping;  /* added to the diagonal, as a share of its mean: 0.01                   */
     double          shrink;   /* 0 … 1: how far off-diagonal elements are moved towards zero           */
-    int             n_sweeps; /* of descent: 1                                                         */
+    int             n_sweeps; /* of descent: 3 (each costs about as much as error feedback)            */
 } ht_round_options;
 
 /* A Hessian made ready: shared, read-only, by all rows, types and threads. */

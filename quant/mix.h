@@ -2,8 +2,8 @@
  * The mix: which type each tensor gets, so that the estimated KL divergence of the whole file is least under a budget of bytes.
  *
  * Pure arithmetic on a table of estimates (sensitivity.h makes it). A multiple-choice knapsack: Lagrangian relaxation by bisection, then the
- * bytes that are left are spent greedily by gain per byte, then pairs of tensors are traded while that helps. A tensor that is a large share
- * of the file (an embedding) breaks the relaxation, so each of its types is tried in turn and the rest is solved for each.
+ * bytes that are left are spent greedily by gain per byte. A tensor that is a large share of the file (an embedding) breaks the relaxation, so each of
+ * its types is tried in turn and the rest is solved for each.
  */
 #ifndef HT_QUANT_MIX_H
 #define HT_QUANT_MIX_H

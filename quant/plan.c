@@ -331,6 +331,28 @@ done:
     return st;
 }
 
+ht_status ht_plan_fold(ht_plan* plan, const ht_ctx* ctx, ht_error* err)
+{
+    ht_status st    = HT_STATUS_OK;
+    ht_type*  types = calloc((size_t)plan->n_tensors + 1, sizeof *types);
+    HT_CHECK(types, NOMEM, "tensor types");
+    if (!plan->calibration || !plan->calibration->statistics || !ht_method_folds(plan->calibration->method)) { goto done; }
+    for (int k = 0; k < plan->n_outputs; k++) {
+        ht_plan_output* output = &plan->outputs[k];
+        for (int64_t i = 0; i < plan->n_tensors; i++) { types[i] = output->tensors[i].type; }
+        HT_TRY(ht_folding_search(&output->folding, plan->source, plan->calibration, types, ctx, err));
+        for (int64_t i = 0; i < plan->n_tensors; i++) {
+            const ht_fold* f = &output->folding.folds[i];
+            if ((f->columns || f->rows) && strcmp(output->details[i].method, "copy") == 0) { output->details[i].method = "cast"; }
+        }
+        ht_log_info(&ctx->log, "%s: scales folded into %lld of %lld groups; estimated KL divergence of these with importance rounding %.5f, without scales %.5f", output->type_name,
+                    (long long)output->folding.n_folded, (long long)output->folding.n_groups, output->folding.cost, output->folding.cost_identity);
+    }
+done:
+    free(types);
+    return st;
+}
+
 void ht_plan_free(ht_plan* plan)
 {
     if (!plan) { return; }
@@ -339,6 +361,7 @@ void ht_plan_free(ht_plan* plan)
         ht_meta_free(plan->outputs[k].meta);
         free(plan->outputs[k].tensors);
         free(plan->outputs[k].details);
+        ht_folding_deinit(&plan->outputs[k].folding);
     }
     free(plan->outputs);
     free(plan);

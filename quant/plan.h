@@ -5,7 +5,7 @@
 #ifndef HT_QUANT_PLAN_H
 #define HT_QUANT_PLAN_H
 
-#include "quant/calibrated.h"
+#include "quant/fold.h"
 #include "quant/recipe.h"
 
 #ifdef __cplusplus
@@ -50,6 +50,7 @@ typedef struct ht_plan_output {
     uint64_t         n_file_bytes;     /* exact                                    */
     double           bits_per_weight, planned_bits_per_weight; /* tensor data only; planned: had every row filled its blocks */
     int64_t          n_fallback;
+    ht_folding       folding;          /* ht_plan_fold; folds is NULL without                                    */
 } ht_plan_output;
 
 typedef struct ht_plan {
@@ -70,6 +71,9 @@ typedef struct ht_plan {
  */
 ht_status ht_plan_create(ht_plan** out, const ht_source* source, const ht_plan_options* options, ht_error* err);
 void      ht_plan_free(ht_plan* plan);
+
+/* For methods that fold (AWQ): search the channel scales of every output. Norms that are folded are cast then, not copied. Errors: those of ht_folding_search. */
+ht_status ht_plan_fold(ht_plan* plan, const ht_ctx* ctx, ht_error* err);
 
 /*
  * The bytes before the data section of output `index`, with the CRCs given (n_tensors, or NULL for zeros). malloc'd, n_header_bytes long,

@@ -28,6 +28,7 @@ typedef struct scratch {
     float* x;       /* the rows, decoded               */
     float* back;    /* the blocks, decoded again       */
     void*  blocks;  /* the rows, encoded (or raw)      */
+    float* folded;  /* the rows times what an output folds into them */
     ht_round_worker* worker; /* for calibrated tensors */
 } scratch;
 
@@ -43,7 +44,7 @@ typedef struct stream {
     ht_error                 failure;
     /* The calibrated tensor that the window belongs to (-1: none; a window has one such tensor or none), made ready. */
     int64_t                  calibrated;
-    ht_tensor_statistics     statistics;
+    ht_tensor_statistics*    statistics;   /* n_outputs: folding changes them           */
     ht_tensor_rounding*      roundings;    /* n_outputs                                 */
 } stream;
 
@@ -146,6 +147,8 @@ static ht_status encode_item(stream* s, const work_item* item, int k, scratch* o
     const ht_plan_output* output = &s->plan->outputs[k];
     const ht_tensor_info* info   = &output->tensors[item->tensor];
     const int64_t         n_cols = info->ne[0];
+    const ht_fold*        fold   = output->folding.folds ? &output->folding.folds[item->tensor] : NULL;
+    const float*          x      = own->x;
     size_t                row_bytes = 0;
 
     HT_TRY(ht_row_bytes(ht_type_get(info->type), n_cols, &row_bytes, err));
@@ -155,16 +158,21 @@ static ht_status encode_item(stream* s, const work_item* item, int k, scratch* o
     } else {
         const ht_encode_row_fn    encode = ht_encode_row_get(info->type, s->features);
         const ht_tensor_rounding* r      = item->tensor == s->calibrated && ht_type_get(info->type)->is_quantized ? &s->roundings[k] : NULL;
-        if (!s->options->allow_nonfinite) { HT_TRY(check_range(own->x, item->n_rows, n_cols, item->row, info->type, err)); }
-        if (r) { ht_tensor_rounding_rows(r, own->worker, info->type, s->features, info->ne[1], own->x, item->row, item->n_rows, own->blocks, &m->rounding); }
-        else { encode(own->x, own->blocks, item->n_rows * n_cols, NULL); } /* rows are whole blocks, and no importance tells them apart */
+        if (fold && (fold->columns || fold->rows)) {
+            memcpy(own->folded, own->x, (size_t)(item->n_rows * n_cols) * sizeof *own->folded);
+            ht_fold_rows(fold, own->folded, item->row, item->n_rows, n_cols);
+            x = own->folded;
+        }
+        if (!s->options->allow_nonfinite) { HT_TRY(check_range(x, item->n_rows, n_cols, item->row, info->type, err)); }
+        if (r) { ht_tensor_rounding_rows(r, own->worker, info->type, s->features, info->ne[1], x, item->row, item->n_rows, own->blocks, &m->rounding); }
+        else { encode(x, own->blocks, item->n_rows * n_cols, NULL); } /* rows are whole blocks, and no importance tells them apart */
         ht_decode_row_get(info->type)(own->blocks, own->back, item->n_rows * n_cols);
-        if (r && s->statistics.n_roles > 0) {
-            m->cost          = ht_tensor_cost(&s->statistics, false, own->worker, s->features, own->x, own->back, item->row, item->n_rows);
-            m->cost_held_out = ht_tensor_cost(&s->statistics, true, own->worker, s->features, own->x, own->back, item->row, item->n_rows);
+        if (r && s->statistics[k].n_roles > 0) {
+            m->cost          = ht_tensor_cost(&s->statistics[k], false, own->worker, s->features, x, own->back, item->row, item->n_rows);
+            m->cost_held_out = ht_tensor_cost(&s->statistics[k], true, own->worker, s->features, x, own->back, item->row, item->n_rows);
         }
     }
-    measure(m, own->x, own->back, item->n_rows, n_cols);
+    measure(m, x, own->back, item->n_rows, n_cols);
     HT_TRY(write_item(s, item, k, own, row_bytes, m, err));
 done:
     return st;
@@ -212,19 +220,20 @@ static void run_window(stream* s, int64_t n_items)
     const size_t n_elems = (size_t)item_elems_max(s->plan);
 #pragma omp parallel num_threads(s->ctx->n_threads)
     {
-        scratch own = { malloc(n_elems * sizeof(float)), malloc(n_elems * sizeof(float)), malloc(n_elems * 8), NULL };
-        if (s->calibrated >= 0) { own.worker = ht_round_worker_create(s->statistics.n); }
+        scratch own = { malloc(n_elems * sizeof(float)), malloc(n_elems * sizeof(float)), malloc(n_elems * 8), malloc(n_elems * sizeof(float)), NULL };
+        if (s->calibrated >= 0) { own.worker = ht_round_worker_create(s->plan->outputs[0].tensors[s->calibrated].ne[0]); }
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < n_items; i++) {
             ht_error err = HT_ERROR_INIT;
             if (has_failed_before(s, i)) { continue; }
-            if (!own.x || !own.back || !own.blocks || (s->calibrated >= 0 && !own.worker)) { ht_fail(&err, HT_STATUS_NOMEM, "buffers of %zu values", n_elems); }
+            if (!own.x || !own.back || !own.blocks || !own.folded || (s->calibrated >= 0 && !own.worker)) { ht_fail(&err, HT_STATUS_NOMEM, "buffers of %zu values", n_elems); }
             else { (void)run_item(s, i, &own, &err); }
             if (err.status != HT_STATUS_OK) { note_failure(s, i, &err); }
         }
         free(own.x);
         free(own.back);
         free(own.blocks);
+        free(own.folded);
         ht_round_worker_free(own.worker);
     }
 }
@@ -257,8 +266,10 @@ static void fold_window(const stream* s, int64_t n_items, ht_stream_result* resu
 
 static void release_calibrated(stream* s)
 {
-    for (int k = 0; k < s->plan->n_outputs; k++) { ht_tensor_rounding_deinit(&s->roundings[k]); }
-    ht_tensor_statistics_deinit(&s->statistics);
+    for (int k = 0; k < s->plan->n_outputs; k++) {
+        ht_tensor_rounding_deinit(&s->roundings[k]);
+        ht_tensor_statistics_deinit(&s->statistics[k]);
+    }
     s->calibrated = -1;
 }
 
@@ -269,22 +280,24 @@ static ht_status prepare_calibrated(stream* s, int64_t tensor, ht_stream_result*
     const ht_plan*          plan        = s->plan;
     const ht_calibration*   calibration = plan->calibration;
     const ht_source_tensor* source      = plan->outputs[0].details[tensor].source;
-    const bool              need_hessians = calibration->method == HT_METHOD_GPTQ || calibration->method == HT_METHOD_AUTO;
     if (s->calibrated == tensor) { return st; }
     release_calibrated(s);
-    HT_TRY(ht_tensor_statistics_init(&s->statistics, calibration->statistics, &source->info, need_hessians, err));
     s->calibrated = tensor;
     for (int k = 0; k < plan->n_outputs; k++) {
         ht_stream_tensor* m    = &result->tensors[k * plan->n_tensors + tensor];
         const ht_type     type = plan->outputs[k].tensors[tensor].type;
         if (!ht_type_get(type)->is_quantized) { continue; }
-        HT_TRY(ht_tensor_rounding_init(&s->roundings[k], calibration, &s->statistics, plan->source, source, type, s->ctx, err));
+        HT_TRY(ht_tensor_statistics_init(&s->statistics[k], calibration->statistics, &source->info, ht_method_needs_hessians(calibration->method), err));
+        if (plan->outputs[k].folding.folds) {
+            HT_TRY(ht_fold_statistics(&plan->outputs[k].folding.folds[tensor], &s->statistics[k], ht_tensor_n_rows(&source->info), err));
+        }
+        HT_TRY(ht_tensor_rounding_init(&s->roundings[k], calibration, &s->statistics[k], plan->source, source, type, s->ctx, err));
         const ht_tensor_rounding* r = &s->roundings[k];
         const ht_round_candidate* c = &r->candidates[r->chosen];
         snprintf(m->method, sizeof m->method, "%s", r->n_candidates > 0 ? c->name : ht_method_name(r->method));
         m->held_out_gain = r->n_candidates > 0 && c->cost > 0.0 ? r->candidates[0].cost / c->cost : 1.0;
         if (r->notes.n_dead > 0) {
-            ht_log_warn(&s->ctx->log, "%s: %" PRId64 " of %" PRId64 " input columns are zero in all calibration text", source->info.name, r->notes.n_dead, s->statistics.n);
+            ht_log_warn(&s->ctx->log, "%s: %" PRId64 " of %" PRId64 " input columns are zero in all calibration text", source->info.name, r->notes.n_dead, source->info.ne[0]);
         }
         if (r->notes.damping_used > 10.0 * calibration->damping) {
             ht_log_warn(&s->ctx->log, "%s: the Hessian is not positive definite; damping raised to %g", source->info.name, r->notes.damping_used);
@@ -386,9 +399,10 @@ ht_status ht_stream_run(const ht_plan* plan, const ht_stream_options* options, c
     s->files       = calloc((size_t)plan->n_outputs, sizeof *s->files);
     s->calibrated  = -1;
     s->roundings   = calloc((size_t)plan->n_outputs, sizeof *s->roundings);
+    s->statistics  = calloc((size_t)plan->n_outputs, sizeof *s->statistics);
     s->partial     = calloc((size_t)WINDOW_ITEMS * (size_t)plan->n_outputs, sizeof *s->partial);
     filled.tensors = calloc((size_t)plan->n_outputs * (size_t)plan->n_tensors, sizeof *filled.tensors);
-    HT_CHECK(s->files && s->partial && s->roundings && filled.tensors, NOMEM, "stream");
+    HT_CHECK(s->files && s->partial && s->roundings && s->statistics && filled.tensors, NOMEM, "stream");
     for (int k = 0; k < plan->n_outputs; k++) {
         n_needed += plan->outputs[k].n_file_bytes; /* together they must fit */
         HT_TRY(ht_out_file_create(&s->files[k], plan->outputs[k].path, n_needed, options->force, err));
@@ -413,8 +427,9 @@ ht_status ht_stream_run(const ht_plan* plan, const ht_stream_options* options, c
 done:
     if (s) {
         for (int k = 0; s->files && k < plan->n_outputs; k++) { ht_out_file_discard(s->files[k]); }
-        if (s->roundings) { release_calibrated(s); }
+        if (s->roundings && s->statistics) { release_calibrated(s); }
         free(s->roundings);
+        free(s->statistics);
         free(s->files);
         free(s->partial);
     }

@@ -64,6 +64,7 @@ void ht_tensor_statistics_deinit(ht_tensor_statistics* t)
         free(t->roles[role].held_out);
     }
     free(t->importance);
+    free(t->folded_weight);
     memset(t, 0, sizeof *t);
 }
 

@@ -26,6 +26,7 @@ typedef struct ht_tensor_statistics {
     int                        n_roles;    /* 0 without Hessians                                             */
     ht_tensor_role             roles[2];
     bool                       is_guided;
+    float*                     folded_weight; /* row weights after folding (fold.h), or NULL                 */
 } ht_tensor_statistics;
 
 /*

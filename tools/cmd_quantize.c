@@ -79,10 +79,10 @@ static ht_status parse_calibration(request* r, const ht_args* args, ht_error* er
     ht_status   st    = HT_STATUS_OK;
     const bool  has   = ht_args_has(args, "stats") || ht_args_has(args, "calib");
     const char* text  = ht_args_text(args, "method", has ? "auto" : "rtn");
-    r->calibration    = (ht_calibration){ .damping = ht_args_real(args, "damping", 0.01), .n_sweeps = (int)ht_args_int(args, "sweeps", 1) };
+    r->calibration    = (ht_calibration){ .damping = ht_args_real(args, "damping", 0.01), .n_sweeps = (int)ht_args_int(args, "sweeps", 3) };
     r->mix            = (ht_mix_request){ .target_bpw = ht_args_real(args, "target-bpw", 0.0), .recipe_path = ht_args_text(args, "recipe", NULL),
                                           .prefer_fast = ht_args_has(args, "prefer-fast"), .recipes = r->plan.recipes, .n_recipes = r->plan.n_recipes };
-    if (!ht_method_find(text, &r->calibration.method)) { return ht_usage_error(err, "--method: \"%s\" is not rtn, imatrix, gptq or auto", text); }
+    if (!ht_method_find(text, &r->calibration.method)) { return ht_usage_error(err, "--method: \"%s\" is not rtn, imatrix, gptq, awq, awq+gptq or auto", text); }
     if (ht_args_has(args, "stats") && ht_args_has(args, "calib")) { return ht_usage_error(err, "--stats and --calib exclude each other"); }
     if (r->calibration.method != HT_METHOD_RTN && !has) { return ht_usage_error(err, "--method %s needs --stats FILE or --calib TEXT", text); }
     if (!(r->calibration.damping >= 0.0 && r->calibration.damping <= 10.0)) { return ht_usage_error(err, "--damping must be between 0 and 10"); }
@@ -336,6 +336,7 @@ static ht_status run(const char* command, const char* default_type, const ht_arg
     HT_TRY(ht_mix_plan_init(&r.mixes, &r.mix, source, &r.plan, ctx, err));
     if (ht_args_has(args, "write-recipe")) { HT_TRY(ht_mix_plan_write(&r.mixes, source, ht_args_text(args, "write-recipe", NULL), ht_args_has(args, "force"), err)); }
     HT_TRY(ht_plan_create(&plan, source, &r.plan, err));
+    HT_TRY(ht_plan_fold(plan, ctx, err));
     if (!dry_run) { HT_TRY(ht_stream_run(plan, &r.stream, ctx, &result, err)); }
     const double                  wall_s = ht_time_s() - start_s;
     const ht_stream_result* const filled = dry_run ? NULL : &result;
@@ -391,10 +392,10 @@ static const ht_option quantize_options[] = {
     { "allow-nonfinite", 0, HT_OPTION_FLAG, NULL, "write NaN and Inf instead of refusing them" },
     { "pre", 0, HT_OPTION_TEXT, "NAME", "name of the pre-tokenizer, when the source's pattern is unknown" },
     { "stats", 0, HT_OPTION_TEXT, "FILE", "statistics of calibrate, or an importance matrix of llama-imatrix" },
-    { "method", 0, HT_OPTION_TEXT, "NAME", "rtn, imatrix, gptq, or auto (per tensor what holds on held-out text; the default with statistics)" },
+    { "method", 0, HT_OPTION_TEXT, "NAME", "rtn, imatrix, gptq, awq, awq+gptq, or auto (per tensor what holds on held-out text; the default with statistics)" },
     HT_CALIBRATION_OPTIONS,
     { "damping", 0, HT_OPTION_REAL, "X", "of gptq: share of the mean that is added to the Hessian's diagonal (0.01)" },
-    { "sweeps", 0, HT_OPTION_INT, "N", "of gptq: rounds of descent (1)" },
+    { "sweeps", 0, HT_OPTION_INT, "N", "of gptq: rounds of descent (3)" },
     { "target-bpw", 0, HT_OPTION_REAL, "X", "choose every tensor's type for this many bits per weight" },
     { "target-size", 0, HT_OPTION_TEXT, "SIZE", "choose every tensor's type for a file of this size (100MB, 95MiB)" },
     { "recipe", 0, HT_OPTION_TEXT, "FILE", "take every tensor's type from a file that --write-recipe made" },

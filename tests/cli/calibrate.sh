@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# calibrate, and quantize with statistics: the whole way on the bundled model; the same bytes for any thread count and after kill -9; what is refused.
+source "$HT_SOURCE/tests/cli/lib.sh"
+tiny=$HT_SOURCE/data/tiny text=$HT_SOURCE/data/calib.txt
+
+# --- statistics: the same bytes for 1 and 2 threads, and after a run that was killed ------------------------------------------------
+expect 0 'tokens fitted' -- "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 8 --held-out 4 --threads 2 -o two.gguf
+expect 0 -- "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 8 --held-out 4 --threads 1 -o one.gguf
+cmp two.gguf one.gguf || fail "statistics depend on the thread count"
+[ ! -e two.gguf.work ] || fail "the work folder stayed"
+for _ in 1 2 3; do
+  "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 8 --held-out 4 --threads 1 -o killed.gguf --resume >/dev/null 2>&1 & sleep 0.6
+  kill -9 $! 2>/dev/null; wait $! 2>/dev/null
+done
+[ ! -e killed.gguf ] || echo "note: the run was faster than the kill" >&2
+expect 0 -- "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 8 --held-out 4 --threads 1 -o killed.gguf --resume --force --json
+cmp killed.gguf one.gguf || fail "statistics of a resumed run differ"
+mkdir -p other.gguf.work && cp -r one.gguf other.gguf.work/x_0 && printf 'version 0\n' >other.gguf.work/key
+expect 3 'another task' -- "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 8 -o other.gguf --resume
+rm -rf other.gguf.work
+expect 0 -- "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 4 --hessian plain -o plain.gguf
+expect 0 -- "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 4 --hessian none -o none.gguf
+expect 0 'self' -- "$HALFTONE" calibrate "$tiny" --calib self --chunks 2 --ctx 64 -o self.gguf
+expect 0 -- "$HALFTONE" calibrate --merge none.gguf self.gguf -o merged.dat
+
+# --- files: same bytes for any thread count; every method; verify -----------------------------------------------------------------
+for method in imatrix gptq auto; do
+  expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf --method $method --threads 1 -t Q4_K_M -o a-$method.gguf
+  expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf --method $method --threads 2 -t Q4_K_M -o b-$method.gguf
+  cmp a-$method.gguf b-$method.gguf || fail "$method depends on the thread count"
+  expect 0 -- "$HALFTONE" verify a-$method.gguf
+done
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats merged.dat --method imatrix -t Q3_K_M -o dat.gguf
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats plain.gguf --method gptq -t Q2_K -o plain-q2.gguf
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M+ -t Q3_K_M+ -t Q4_K_M -o 'mix-{type}.gguf' --write-recipe mix.json
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M+ --recipe mix.json -o again.gguf
+cmp mix-Q4_K_M+.gguf again.gguf || fail "the recipe does not give the same file"
+python3 - <<'PY' || fail "the mix is not within half a percent under the plain recipe's size"
+import os
+for t in ("Q4_K_M",):
+    plain, mix = os.path.getsize(f"mix-{t}.gguf"), os.path.getsize(f"mix-{t}+.gguf")
+    assert 0.995 * plain <= mix <= plain, (plain, mix)
+PY
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M --target-bpw 5.0 -o bpw.gguf --json
+python3 -c 'import json; b = json.load(open("out.txt"))["outputs"][0]["bits_per_weight"]; assert 4.97 <= b <= 5.0, b' || fail "--target-bpw is missed"
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M --target-size 3.4MB -o size.gguf
+[ "$(stat -c %s size.gguf)" -le 3400000 ] && [ "$(stat -c %s size.gguf)" -ge 3383000 ] || fail "--target-size is missed: $(stat -c %s size.gguf)"
+expect 0 -- "$HALFTONE" quantize "$tiny" --calib "$text" --chunks 4 -t Q4_0 -o direct.gguf
+[ -z "$(find . -name '*.stats.tmp*')" ] || fail "statistics of a run stayed"
+
+# --- better than rounding without statistics: KL divergence on held-out text ------------------------------------------------------------
+expect 0 -- "$HALFTONE" quantize "$tiny" -t Q4_K_M -o rtn.gguf
+expect 0 -- "$HALFTONE" eval --base "$tiny" rtn.gguf a-auto.gguf mix-Q4_K_M+.gguf --text "$HT_SOURCE/data/heldout.txt" --chunks 8 --json
+python3 - <<'PY' || fail "calibration does not help"
+import json
+kl = [f["kl_mean"] for f in json.load(open("out.txt"))["files"] if f.get("kl_mean") is not None]
+print("KL divergence: rtn %.5f auto %.5f mix %.5f" % tuple(kl[-3:]))
+assert kl[-2] < 0.9 * kl[-3] and kl[-1] < 0.9 * kl[-3], kl
+PY
+
+# --- refused -----------------------------------------------------------------------------------------------------------------------------
+printf 'tiny' >short.txt
+refused 3 'short.txt' 'fewer than one chunk' -- "$HALFTONE" calibrate "$tiny" --calib short.txt -o x.gguf
+refused 2 'calib TEXT' -- "$HALFTONE" calibrate "$tiny" -o x.gguf
+refused 2 'needs --stats' -- "$HALFTONE" quantize "$tiny" -t Q4_K_M --method gptq -o x.gguf
+refused 2 'needs --stats' -- "$HALFTONE" quantize "$tiny" -t Q4_K_M+ -o x.gguf
+refused 2 'not a size' -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M --target-size much -o x.gguf
+refused 3 'smallest types need' -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M --target-bpw 1.5 -o x.gguf
+refused 3 'holds no statistics' -- "$HALFTONE" quantize "$tiny" --stats rtn.gguf -t Q4_K_M -o x.gguf
+python3 "$HT_SOURCE/tests/cli/make_tiny.py" other >/dev/null
+refused 3 'not of this model' -- "$HALFTONE" quantize other --stats one.gguf -t Q4_K_M -o x.gguf
+finish
