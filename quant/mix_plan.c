@@ -71,6 +71,15 @@ done:
     return st;
 }
 
+/* Plain Hessians tell nothing of how one tensor's error compares with another's. */
+static bool has_sensitivities(const ht_statistics* s)
+{
+    for (int64_t i = 0; i < ht_statistics_n_entries(s); i++) {
+        if (ht_statistics_at(s, i)->has_hessian[HT_HESSIAN_GUIDED]) { return true; }
+    }
+    return false;
+}
+
 static ht_status make_items(ht_mix_plan* m, const ht_mix_request* request, const ht_source* source, const ht_plan_options* options, const ht_plan* plain, const ht_ctx* ctx,
                             ht_error* err)
 {
@@ -80,6 +89,8 @@ static ht_status make_items(ht_mix_plan* m, const ht_mix_request* request, const
     const ht_sensitivity_options sensitivity = { request->prefer_fast, value_factor };
     m->items = calloc((size_t)m->n_tensors + 1, sizeof *m->items);
     HT_CHECK(fixed && m->items, NOMEM, "mix");
+    HT_CHECK(has_sensitivities(options->calibration->statistics), ARG,
+             "a mix needs statistics with gradients (calibrate --hessian guided, the default): without them errors of different tensors cannot be compared");
     for (int64_t i = 0; i < m->n_tensors; i++) { fixed[i] = plain->outputs[0].tensors[i].type; }
     HT_TRY(ht_gguf_alignment(ht_source_meta(source), &alignment, err));
     HT_TRY(ht_sensitivity_table(m->items, source, options->calibration->statistics, fixed, alignment, &sensitivity, ctx, err));

@@ -24,7 +24,7 @@ expect 0 'self' -- "$HALFTONE" calibrate "$tiny" --calib self --chunks 2 --ctx 6
 expect 0 -- "$HALFTONE" calibrate --merge none.gguf self.gguf -o merged.dat
 
 # --- files: same bytes for any thread count; every method; verify -----------------------------------------------------------------
-for method in imatrix gptq auto; do
+for method in imatrix gptq awq awq+gptq auto; do
   expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf --method $method --threads 1 -t Q4_K_M -o a-$method.gguf
   expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf --method $method --threads 2 -t Q4_K_M -o b-$method.gguf
   cmp a-$method.gguf b-$method.gguf || fail "$method depends on the thread count"
@@ -66,6 +66,7 @@ refused 2 'needs --stats' -- "$HALFTONE" quantize "$tiny" -t Q4_K_M --method gpt
 refused 2 'needs --stats' -- "$HALFTONE" quantize "$tiny" -t Q4_K_M+ -o x.gguf
 refused 2 'not a size' -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M --target-size much -o x.gguf
 refused 3 'smallest types need' -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M --target-bpw 1.5 -o x.gguf
+refused 3 'needs statistics with gradients' -- "$HALFTONE" quantize "$tiny" --stats plain.gguf -t Q4_K_M+ -o x.gguf
 refused 3 'holds no statistics' -- "$HALFTONE" quantize "$tiny" --stats rtn.gguf -t Q4_K_M -o x.gguf
 python3 "$HT_SOURCE/tests/cli/make_tiny.py" other >/dev/null
 refused 3 'not of this model' -- "$HALFTONE" quantize other --stats one.gguf -t Q4_K_M -o x.gguf
