@@ -7,7 +7,8 @@
  *   backward   layer L-1 … 0: read the weights, per chunk: forward once more from the kept input with all intermediates, then backward;
  *              x of every linear, and its output gradient g, give the Hessians; the gradient goes on to the layer below
  *
- * Without guidance (`guided` false) the backward pass is left out and Hessians are plain.
+ * Other kinds do without the gradients: Hessians are plain then, or plain times a factor found by trying (probe.h), which is faster and compares matrices nearly
+ * as well, but does not tell tokens and rows apart.
  * All arithmetic is f32 with f64 sums over chunks; every sum has a fixed order, so the file does not depend on the number of threads.
  */
 #ifndef HT_CALIB_COLLECT_H
@@ -21,11 +22,17 @@
 extern "C" {
 #endif
 
+typedef enum ht_collect_kind {
+    HT_COLLECT_IMPORTANCE, /* sums of squares, maxima and counts; no Hessian: the smallest file     */
+    HT_COLLECT_PLAIN,      /* plain Hessians                                                        */
+    HT_COLLECT_PROBED,     /* plain Hessians times a factor per matrix: "guided" ones in the file    */
+    HT_COLLECT_GUIDED      /* guided Hessians (fitted and held out) and row weights                 */
+} ht_collect_kind;
+
 typedef struct ht_collect_options {
-    bool        importance_only; /* sums of squares, maxima and counts; no Hessian: the smallest file, no backward pass   */
-    bool        guided;          /* guided Hessians (fit and held out) and row weights; else plain ones                   */
-    bool        force;           /* replace `path`                                                                        */
-    bool        resume;          /* go on from a work folder that an interrupted run left; else such a folder is removed  */
+    ht_collect_kind kind;
+    bool            force;  /* replace `path`                                                                        */
+    bool            resume; /* go on from a work folder that an interrupted run left; else such a folder is removed  */
 } ht_collect_options;
 
 typedef struct ht_collect_report {

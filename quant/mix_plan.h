@@ -28,6 +28,7 @@ typedef struct ht_mix_plan {
     char**          names;       /* "Q4_K_M+"                                                     */
     double*         estimate;    /* estimated KL divergence of importance rounding                */
     double*         estimate_base; /* of the plain recipe of the same size, where there is one    */
+    double*         estimate_any;  /* with prefer_fast: of the mix that may use slow types too    */
     ht_mix_item*    items;       /* n_tensors, or NULL                                            */
 } ht_mix_plan;
 

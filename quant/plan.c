@@ -34,8 +34,11 @@ static char* expand_name(const char* pattern, const char* name, const char* type
 
 /* --- overrides ------------------------------------------------------------------------------------------------------- */
 
-/* Set types[i] of every quantizable tensor that a pattern finds; the first pattern wins. A pattern that finds nothing is a mistake. */
-static ht_status apply_overrides(ht_type* types, const ht_plan_options* options, const ht_tensor_info* tensors, int64_t n_tensors,
+/*
+ * Set types[i] of every quantizable tensor that a pattern finds, and is_named[i]; the first pattern wins, and wins over what was set by class. A pattern that finds
+ * nothing is a mistake.
+ */
+static ht_status apply_overrides(ht_type* types, bool* is_named, const ht_plan_options* options, const ht_tensor_info* tensors, int64_t n_tensors,
                                  ht_error* err)
 {
     ht_status         st      = HT_STATUS_OK;
@@ -61,7 +64,7 @@ static ht_status apply_overrides(ht_type* types, const ht_plan_options* options,
             if (!ht_tensor_is_quantizable(&tensors[i])) { continue; }
             n_found++;
             if (!is_done[i]) { types[i] = override->type->type; }
-            is_done[i] = true;
+            is_done[i] = is_named[i] = true;
         }
         HT_CHECK(n_found > 0, ARG, "--tensor-type: pattern \"%s\" matches no tensor that can be quantized", override->pattern);
         pcre2_match_data_free(match);
@@ -78,7 +81,7 @@ done:
 
 /* --- types of one output ------------------------------------------------------------------------------------------------ */
 
-static ht_status assign_types(ht_type* types, int index, const ht_recipe* recipe, const ht_meta* meta, const ht_tensor_info* native, int64_t n_tensors,
+static ht_status assign_types(ht_type* types, bool* is_named, int index, const ht_recipe* recipe, const ht_meta* meta, const ht_tensor_info* native, int64_t n_tensors,
                               const ht_plan_options* options, ht_error* err)
 {
     ht_status       st = HT_STATUS_OK;
@@ -95,10 +98,12 @@ static ht_status assign_types(ht_type* types, int index, const ht_recipe* recipe
     for (int64_t i = 0; i < n_tensors; i++) {
         if (!ht_tensor_is_quantizable(&native[i])) { continue; }
         if (options->pure && recipe) { types[i] = ht_recipe_default_type(recipe); }
-        if (options->token_embedding_type && strcmp(native[i].name, "token_embd.weight") == 0) { types[i] = options->token_embedding_type->type; }
-        if (options->output_type && strcmp(native[i].name, "output.weight") == 0) { types[i] = options->output_type->type; }
+        const ht_type_info* by_class = strcmp(native[i].name, "token_embd.weight") == 0 ? options->token_embedding_type
+                                     : strcmp(native[i].name, "output.weight") == 0     ? options->output_type : NULL;
+        if (by_class) { types[i] = by_class->type; }
+        is_named[i] = by_class != NULL;
     }
-    HT_TRY(apply_overrides(types, options, native, n_tensors, err));
+    HT_TRY(apply_overrides(types, is_named, options, native, n_tensors, err));
 done:
     return st;
 }
@@ -121,7 +126,7 @@ static ht_status plan_tensor(ht_plan_output* output, int64_t i, ht_type wanted, 
 
     HT_CHECK(!options->strict || type == wanted, ARG, "row length %" PRId64 " does not fill %s blocks of %d (it would become %s; --strict)",
              tensor->info.ne[0], ht_type_get(wanted)->name, ht_type_get(wanted)->block_elems, info->name);
-    output->details[i]      = (ht_plan_tensor){ tensor, wanted, method_for(source, tensor, type, options->calibration) };
+    output->details[i]      = (ht_plan_tensor){ .source = tensor, .planned = wanted, .method = method_for(source, tensor, type, options->calibration) };
     output->tensors[i]      = tensor->info;
     output->tensors[i].type = type;
     output->n_fallback += type != wanted;
@@ -260,9 +265,10 @@ static ht_status plan_output(ht_plan* plan, int index, const ht_tensor_info* nat
     const char*      name   = options->recipes[index];
     const ht_recipe* recipe = NULL;
     ht_type*         types  = calloc((size_t)plan->n_tensors + 1, sizeof *types);
+    bool*            is_named = calloc((size_t)plan->n_tensors + 1, sizeof *is_named);
     void*            header = NULL;
 
-    HT_CHECK(types, NOMEM, "tensor types");
+    HT_CHECK(types && is_named, NOMEM, "tensor types");
     if (strcmp(name, "auto") != 0 && !(options->mixes && options->mixes[index])) {
         char near[128];
         recipe = ht_recipe_find(name);
@@ -278,13 +284,17 @@ static ht_status plan_output(ht_plan* plan, int index, const ht_tensor_info* nat
     output->tensors = calloc((size_t)plan->n_tensors + 1, sizeof *output->tensors);
     output->details = calloc((size_t)plan->n_tensors + 1, sizeof *output->details);
     HT_CHECK(output->path && output->tensors && output->details, NOMEM, "plan of %s", output->type_name);
-    HT_TRY(assign_types(types, index, recipe, ht_source_meta(plan->source), native, plan->n_tensors, options, err));
-    for (int64_t i = 0; i < plan->n_tensors; i++) { HT_TRY(plan_tensor(output, i, types[i], plan->source, options, err)); }
+    HT_TRY(assign_types(types, is_named, index, recipe, ht_source_meta(plan->source), native, plan->n_tensors, options, err));
+    for (int64_t i = 0; i < plan->n_tensors; i++) {
+        HT_TRY(plan_tensor(output, i, types[i], plan->source, options, err));
+        output->details[i].is_named = is_named[i];
+    }
     sum_up(output, plan->n_tensors);
     HT_TRY(fill_meta(output, plan->n_tensors, recipe, plan->source, options, err));
     HT_TRY(ht_plan_header(plan, index, NULL, &header, err));
 done:
     free(types);
+    free(is_named);
     free(header);
     return st;
 }

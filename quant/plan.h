@@ -38,6 +38,7 @@ typedef struct ht_plan_tensor {
     const ht_source_tensor* source;
     ht_type                 planned;   /* before the fallback; equal to the type in the file when there was none   */
     const char*             method;    /* "copy" (bytes as they are), "cast" (float to float), or ht_method_name    */
+    bool                    is_named;  /* its type was asked for by an option, so a mix leaves it alone             */
 } ht_plan_tensor;
 
 typedef struct ht_plan_output {

@@ -8,7 +8,7 @@
 #include "quant/recipe.h"
 
 /*
- * Candidates, smallest first. Rows that fill super-blocks: all K types, and IQ4_XS; others: blocks of 32. (On rows of 256 the legacy types are dominated: Q4_0 and
+ * Candidates. Rows that fill super-blocks: all K types, and IQ4_XS; others: blocks of 32. (On rows of 256 the legacy types are dominated: Q4_0 and
  * Q5_0 by Q4_K and Q5_K of the same size.)
  */
 static const ht_type wide[]   = { HT_TYPE_q2_k, HT_TYPE_q3_k, HT_TYPE_iq4_xs, HT_TYPE_q4_k, HT_TYPE_q5_k, HT_TYPE_q6_k, HT_TYPE_q8_0 };
@@ -112,9 +112,14 @@ done:
     return st;
 }
 
+/* Types of the same size compete too: the cheaper one wins. */
 static ht_status add_choice(ht_mix_item* item, const ht_tensor_info* info, ht_type type, uint64_t alignment, ht_error* err)
 {
-    ht_tensor_info  t  = *info;
+    ht_tensor_info t = *info;
+    for (int c = 0; c < item->n_choices; c++) {
+        if (item->type[c] == type) { return HT_STATUS_OK; }
+    }
+    if (info->ne[0] % ht_type_get((uint32_t)type)->block_elems != 0 || item->n_choices == HT_MIX_CHOICES_MAX) { return HT_STATUS_OK; }
     t.type             = type;
     const ht_status st = ht_tensor_info_size(&t, err);
     item->type[item->n_choices]      = type;
@@ -122,8 +127,20 @@ static ht_status add_choice(ht_mix_item* item, const ht_tensor_info* info, ht_ty
     return st;
 }
 
-ht_status ht_sensitivity_table(ht_mix_item* items, const ht_source* source, const ht_statistics* statistics, const ht_type* fixed, uint64_t alignment,
-                               const ht_sensitivity_options* options, const ht_ctx* ctx, ht_error* err)
+/* The choices of tensor i, without their costs. */
+static ht_status list_choices(ht_mix_item* item, const ht_tensor_info* info, int64_t i, bool has_costs, const ht_sensitivity_options* options, ht_error* err)
+{
+    ht_status  st      = HT_STATUS_OK;
+    const bool is_wide = info->ne[0] % 256 == 0, is_free = has_costs && !(options->is_fixed && options->is_fixed[i]);
+    HT_TRY(add_choice(item, info, options->also[0][i], options->alignment, err));
+    for (int k = 1; has_costs && k < options->n_also; k++) { HT_TRY(add_choice(item, info, options->also[k][i], options->alignment, err)); }
+    for (int k = 0; is_free && k < (is_wide ? N_WIDE : N_NARROW); k++) { HT_TRY(add_choice(item, info, is_wide ? wide[k] : narrow[k], options->alignment, err)); }
+done:
+    return st;
+}
+
+ht_status ht_sensitivity_table(ht_mix_item* items, const ht_source* source, const ht_statistics* statistics, const ht_sensitivity_options* options,
+                               const ht_ctx* ctx, ht_error* err)
 {
     ht_status            st   = HT_STATUS_OK;
     const int64_t        n    = ht_source_n_tensors(source);
@@ -132,18 +149,12 @@ ht_status ht_sensitivity_table(ht_mix_item* items, const ht_source* source, cons
     for (int64_t i = 0; i < n; i++) { total += (uint64_t)ht_tensor_n_elems(&ht_source_tensor_at(source, i)->info); }
     for (int64_t i = 0; i < n; i++) {
         const ht_source_tensor* tensor = ht_source_tensor_at(source, i);
-        const bool              is_wide = tensor->info.ne[0] % 256 == 0;
-        ht_mix_item*            item    = &items[i];
+        ht_mix_item*            item   = &items[i];
         *item = (ht_mix_item){ .name = tensor->info.name };
         ht_tensor_statistics_deinit(&own);
         if (ht_tensor_is_quantizable(&tensor->info)) { HT_TRY(ht_tensor_statistics_init(&own, statistics, &tensor->info, true, err)); }
-        for (int k = 0; own.n_roles > 0 && k < (is_wide ? N_WIDE : N_NARROW); k++) {
-            const ht_type type = is_wide ? wide[k] : narrow[k];
-            if (tensor->info.ne[0] % ht_type_get(type)->block_elems != 0 || (options->prefer_fast && ht_type_is_slow_on_cpu(type))) { continue; }
-            HT_TRY(add_choice(item, &tensor->info, type, alignment, err));
-        }
-        if (item->n_choices == 0) { HT_TRY(add_choice(item, &tensor->info, fixed[i], alignment, err)); }
-        if (item->n_choices > 1) {
+        HT_TRY(list_choices(item, &tensor->info, i, own.n_roles > 0, options, err));
+        if (own.n_roles > 0) {
             table_row row = { .source = source, .tensor = tensor, .statistics = &own, .item = item };
             HT_TRY(fill_costs(&row, ctx, err));
             const size_t name_len = strlen(item->name), suffix_len = strlen(".attn_v.weight");

@@ -16,20 +16,23 @@ extern "C" {
 #endif
 
 typedef struct ht_sensitivity_options {
-    bool   prefer_fast;      /* leave out types that stock CPU kernels are slow with: Q5_1, Q4_1, Q5_0 beyond where they are the only choice */
-    double value_factor;     /* cost of attn_v is multiplied with it: its error does not average out over positions (measured about 2)     */
+    double                value_factor; /* cost of attn_v is multiplied with it: its error does not average out over positions (measured about 2)     */
+    uint64_t              alignment;    /* n_bytes are padded to it                                                                                  */
+    const ht_type* const* also;         /* n_also times n_tensors types: choices beside the usual ones, so that mixes can be compared with recipes   */
+    int                   n_also;       /* at least 1                                                                                                */
+    const bool*           is_fixed;     /* n_tensors, or NULL: also[0][i] is the only choice of tensor i, at its cost                                */
 } ht_sensitivity_options;
 
 /* Stock llama.cpp has no fast prompt kernel for this type on CPUs. */
 bool ht_type_is_slow_on_cpu(ht_type type);
 
 /*
- * items[i] for tensor i of the source, n_tensors of them, owned by the caller: tensors that are not quantized, or have no statistics, have one choice: `fixed[i]`,
- * at no cost. n_bytes are padded to `alignment`. The choices are sorted by size.
+ * items[i] for tensor i of the source, n_tensors of them, owned by the caller: tensors that are not quantized, or have no statistics, have one choice: also[0][i],
+ * at no cost.
  * Errors: IO; NUMERIC; NOMEM; CANCELLED.
  */
-ht_status ht_sensitivity_table(ht_mix_item* items, const ht_source* source, const ht_statistics* statistics, const ht_type* fixed, uint64_t alignment,
-                               const ht_sensitivity_options* options, const ht_ctx* ctx, ht_error* err);
+ht_status ht_sensitivity_table(ht_mix_item* items, const ht_source* source, const ht_statistics* statistics, const ht_sensitivity_options* options,
+                               const ht_ctx* ctx, ht_error* err);
 
 #ifdef __cplusplus
 }

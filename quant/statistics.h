@@ -30,6 +30,9 @@
 extern "C" {
 #endif
 
+/* Key of the tokens that nothing was fitted to (i32 array, chunks of imatrix.chunk_size), for measuring files on them. */
+#define HT_KEY_HELD_OUT_IDS "halftone.calibration.held_out_ids"
+
 typedef enum ht_hessian_kind {
     HT_HESSIAN_PLAIN,      /* "hessian"         mean of x x^T                                                    */
     HT_HESSIAN_GUIDED,     /* "hessian_guided"  mean of s x x^T, s = mean over rows of the squared output gradient */

@@ -62,12 +62,27 @@ done:
     return st;
 }
 
+static bool find_kind(const char* name, ht_collect_kind* out)
+{
+    static const struct { const char* name; ht_collect_kind kind; } kinds[] = {
+        { "guided", HT_COLLECT_GUIDED }, { "probed", HT_COLLECT_PROBED }, { "plain", HT_COLLECT_PLAIN }, { "none", HT_COLLECT_IMPORTANCE },
+    };
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        if (strcmp(name, kinds[k].name) == 0) {
+            *out = kinds[k].kind;
+            return true;
+        }
+    }
+    return false;
+}
+
 static ht_status run_calibrate(const ht_args* args, const ht_ctx* ctx, int* exit_code, ht_error* err)
 {
     ht_status         st      = HT_STATUS_OK;
     const double      start_s = ht_time_s();
     const char*       out     = ht_args_text(args, "out", NULL);
-    const char*       hessian = ht_args_text(args, "hessian", "guided");
+    const char*       hessian = ht_args_text(args, "hessian", ht_args_has(args, "fast") ? "probed" : "guided");
+    ht_collect_options options = { 0 };
     ht_source*        source  = NULL;
     ht_calib_texts    texts   = { 0 };
     ht_collect_report report  = { 0 };
@@ -77,9 +92,9 @@ static ht_status run_calibrate(const ht_args* args, const ht_ctx* ctx, int* exit
     if (ht_args_n_positional(args) != 1) { return ht_usage_error(err, "one SRC is expected"); }
     if (!ht_args_has(args, "calib")) { return ht_usage_error(err, "--calib TEXT is missing (a file, a folder, - or self)"); }
     HT_TRY(ht_calibration_check(args, err));
-    const ht_collect_options options = { .importance_only = strcmp(hessian, "none") == 0, .guided = strcmp(hessian, "guided") == 0,
-                                         .force = ht_args_has(args, "force"), .resume = ht_args_has(args, "resume") };
-    if (!options.guided && !options.importance_only && strcmp(hessian, "plain") != 0) { return ht_usage_error(err, "--hessian: \"%s\" is not guided, plain or none", hessian); }
+    if (!find_kind(hessian, &options.kind)) { return ht_usage_error(err, "--hessian: \"%s\" is not guided, probed, plain or none", hessian); }
+    options.force  = ht_args_has(args, "force");
+    options.resume = ht_args_has(args, "resume");
     HT_TRY(ht_source_open(&source, ht_args_positional(args, 0), NULL, ctx, err));
     HT_TRY(ht_calibration_run(source, args, out, &options, ctx, &texts, &report, err));
     if (ht_args_json(args)) { HT_TRY(print_json(out, &texts, &report, ht_time_s() - start_s, err)); }
@@ -93,7 +108,8 @@ done:
 static const ht_option options[] = {
     HT_CALIBRATION_OPTIONS,
     { "out", 'o', HT_OPTION_TEXT, "OUT", "statistics file to write (llama-quantize reads it as an importance matrix)" },
-    { "hessian", 0, HT_OPTION_TEXT, "KIND", "guided (weighted by gradients, the default), plain, or none (importance only)" },
+    { "hessian", 0, HT_OPTION_TEXT, "KIND", "guided (weighted by gradients, the default), probed (sensitivities by trying, no gradients), plain, or none (importance only)" },
+    { "fast", 0, HT_OPTION_FLAG, NULL, "short for --hessian probed: no backward pass" },
     { "resume", 0, HT_OPTION_FLAG, NULL, "go on from OUT.work, which an interrupted run left" },
     { "merge", 0, HT_OPTION_FLAG, NULL, "no model: the files named are importance matrices (GGUF or .dat), to be added up" },
     { "sanitize", 0, HT_OPTION_FLAG, NULL, "with --merge: replace entries that hold NaN, Inf or negative sums by ones" },

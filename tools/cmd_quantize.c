@@ -9,6 +9,7 @@
 #include "quant/mix_plan.h"
 #include "quant/stream.h"
 #include "tools/calibration.h"
+#include "tools/file_choice.h"
 
 typedef struct request {
     ht_plan_options   plan;
@@ -87,6 +88,7 @@ static ht_status parse_calibration(request* r, const ht_args* args, ht_error* er
     if (r->calibration.method != HT_METHOD_RTN && !has) { return ht_usage_error(err, "--method %s needs --stats FILE or --calib TEXT", text); }
     if (!(r->calibration.damping >= 0.0 && r->calibration.damping <= 10.0)) { return ht_usage_error(err, "--damping must be between 0 and 10"); }
     if (r->calibration.n_sweeps < 0 || r->calibration.n_sweeps > 20) { return ht_usage_error(err, "--sweeps must be between 0 and 20"); }
+    if (r->plan.pure && ht_mix_is_wanted(&r->mix)) { return ht_usage_error(err, "--pure and a mix of one's own exclude each other"); }
     if (ht_args_has(args, "target-size")) { HT_TRY(parse_size(&r->mix.target_bytes, "--target-size", ht_args_text(args, "target-size", ""), err)); }
     if (ht_mix_is_wanted(&r->mix) && !r->mix.recipe_path && !has) {
         return ht_usage_error(err, "a mix of one's own (TYPE+, --target-bpw, --target-size) needs --stats FILE or --calib TEXT");
@@ -110,8 +112,9 @@ static ht_status open_statistics(request* r, const ht_args* args, const ht_sourc
     if (!path) {
         const char*  slash = strrchr(r->plan.out, '/');
         const size_t n     = (slash ? (size_t)(slash - r->plan.out) + 1 : 0) + strlen(ht_source_name(source)) + 32;
-        const ht_collect_options options = { .importance_only = r->calibration.method == HT_METHOD_IMATRIX && !ht_mix_is_wanted(&r->mix), .guided = true, .force = true,
-                                             .resume = ht_args_has(args, "resume") };
+        const ht_collect_options options = { .kind = r->calibration.method == HT_METHOD_IMATRIX && !ht_mix_is_wanted(&r->mix) ? HT_COLLECT_IMPORTANCE
+                                                     : ht_args_has(args, "fast") ? HT_COLLECT_PROBED : HT_COLLECT_GUIDED,
+                                             .force = true, .resume = ht_args_has(args, "resume") };
         r->stats_path = malloc(n);
         HT_CHECK(r->stats_path, NOMEM, "options");
         snprintf(r->stats_path, n, "%.*s%s.stats.tmp", slash ? (int)(slash - r->plan.out) + 1 : 0, r->plan.out, ht_source_name(source));
@@ -200,16 +203,25 @@ static void print_tensors(const ht_plan* plan, const ht_plan_output* output)
     }
 }
 
+/* By kind: from which type to which, at which row length, how many tensors. (A dry run marks every one of them.) */
 static void print_fallbacks(const ht_plan* plan, const ht_plan_output* output)
 {
     if (output->n_fallback == 0) { return; }
     printf("  %" PRId64 " of %" PRId64 " tensors have rows that do not fill the blocks of their type: %.4f bits/weight planned, %.4f got\n",
            output->n_fallback, plan->n_tensors, output->planned_bits_per_weight, output->bits_per_weight);
     for (int64_t i = 0; i < plan->n_tensors; i++) {
-        const ht_tensor_info* t = &output->tensors[i];
-        if (output->details[i].planned == t->type) { continue; }
-        printf("    %-32s row length %-8" PRId64 " %s -> %s\n", t->name, t->ne[0], ht_type_get(output->details[i].planned)->name,
-               ht_type_get(t->type)->name);
+        const ht_type planned = output->details[i].planned, type = output->tensors[i].type;
+        const int64_t n_cols  = output->tensors[i].ne[0];
+        int64_t       n = 0, n_before = 0;
+        if (planned == type) { continue; }
+        for (int64_t j = 0; j < plan->n_tensors; j++) {
+            const bool same = output->details[j].planned == planned && output->tensors[j].type == type && output->tensors[j].ne[0] == n_cols;
+            n += same;
+            n_before += same && j < i;
+        }
+        if (n_before > 0) { continue; }
+        printf("    %-6s -> %-6s rows of %-8" PRId64 " %" PRId64 " tensors, %s%s\n", ht_type_get(planned)->name, ht_type_get(type)->name, n_cols, n, output->tensors[i].name,
+               n > 1 ? " the first" : "");
     }
 }
 
@@ -236,12 +248,19 @@ static void print_methods(const ht_plan* plan, const ht_stream_result* result)
             n_guarded += tensors[i].rounding.n_guarded;
             n_importance += tensors[i].rounding.n_importance;
         }
-        printf(" estimated KL divergence %.5f fitted, %.5f held out; of %" PRId64 " rows %" PRId64 " tried again, %" PRId64 " left at importance rounding\n", cost, held_out,
-               n_rows, n_guarded, n_importance);
+        if (held_out > 0.0) { printf(" estimated KL divergence %.5f fitted, %.5f held out;", cost, held_out); }
+        printf(" of %" PRId64 " rows %" PRId64 " tried again, %" PRId64 " left at importance rounding\n", n_rows, n_guarded, n_importance);
     }
 }
 
-static void print_text(const ht_plan* plan, const ht_stream_result* result, double wall_s, int n_threads)
+static void print_choice(const char* type_name, const ht_file_choice* c)
+{
+    if (!c->measured) { return; }
+    printf("  %s: measured on %" PRId64 " held-out tokens: KL divergence %.5f +- %.5f, with importance rounding %.5f +- %.5f%s\n", type_name, c->n_tokens, c->kl, c->kl_stderr,
+           c->kl_importance, c->kl_importance_stderr, c->is_importance ? "; importance rounding is closer: that is the file" : "");
+}
+
+static void print_text(const ht_plan* plan, const ht_stream_result* result, const ht_file_choice* choices, double wall_s, int n_threads)
 {
     char size[32];
     for (int k = 0; k < plan->n_outputs; k++) {
@@ -255,6 +274,7 @@ static void print_text(const ht_plan* plan, const ht_stream_result* result, doub
         if (n_zeroed > 0) { printf("  %" PRId64 " rows are too small for the type's scales and became zeros\n", n_zeroed); }
     }
     if (result && plan->calibration && plan->calibration->statistics) { print_methods(plan, result); }
+    for (int k = 0; k < plan->n_outputs; k++) { print_choice(plan->outputs[k].type_name, &choices[k]); }
     if (result) {
         printf("%.2f s, %d threads, peak memory %s\n", wall_s, n_threads, ht_format_bytes(ht_peak_rss_bytes(), size, sizeof size));
     } else {
@@ -291,7 +311,7 @@ static cJSON* json_tensor(const ht_plan_output* output, int64_t i, const ht_stre
     return row;
 }
 
-static ht_status print_json(const char* command, const ht_plan* plan, const ht_stream_result* result, double wall_s, int n_threads, ht_error* err)
+static ht_status print_json(const char* command, const ht_plan* plan, const ht_stream_result* result, const ht_file_choice* choices, double wall_s, int n_threads, ht_error* err)
 {
     cJSON* document = ht_json_document(command);
     ht_json_add_text(document, "source", ht_source_path(plan->source));
@@ -306,6 +326,15 @@ static ht_status print_json(const char* command, const ht_plan* plan, const ht_s
         ht_json_add_number(item, "bits_per_weight", output->bits_per_weight);
         ht_json_add_number(item, "planned_bits_per_weight", output->planned_bits_per_weight);
         cJSON_AddNumberToObject(item, "n_fallback", (double)output->n_fallback);
+        if (choices[k].measured) {
+            cJSON* measured = cJSON_AddObjectToObject(item, "held_out");
+            cJSON_AddNumberToObject(measured, "n_tokens", (double)choices[k].n_tokens);
+            ht_json_add_number(measured, "kl_mean", choices[k].kl);
+            ht_json_add_number(measured, "kl_mean_stderr", choices[k].kl_stderr);
+            ht_json_add_number(measured, "kl_mean_importance", choices[k].kl_importance);
+            ht_json_add_number(measured, "kl_mean_importance_stderr", choices[k].kl_importance_stderr);
+            cJSON_AddBoolToObject(measured, "importance_chosen", choices[k].is_importance);
+        }
         cJSON* tensors = cJSON_AddArrayToObject(item, "tensors");
         for (int64_t i = 0; i < plan->n_tensors; i++) {
             cJSON_AddItemToArray(tensors, json_tensor(output, i, result ? &result->tensors[k * plan->n_tensors + i] : NULL));
@@ -324,6 +353,7 @@ static ht_status run(const char* command, const char* default_type, const ht_arg
     ht_status        st       = HT_STATUS_OK;
     const double     start_s  = ht_time_s();
     const bool       dry_run  = ht_args_has(args, "dry-run");
+    ht_file_choice*  choices  = NULL;
     request          r        = { 0 };
     ht_source*       source   = NULL;
     ht_plan*         plan     = NULL;
@@ -337,12 +367,18 @@ static ht_status run(const char* command, const char* default_type, const ht_arg
     if (ht_args_has(args, "write-recipe")) { HT_TRY(ht_mix_plan_write(&r.mixes, source, ht_args_text(args, "write-recipe", NULL), ht_args_has(args, "force"), err)); }
     HT_TRY(ht_plan_create(&plan, source, &r.plan, err));
     HT_TRY(ht_plan_fold(plan, ctx, err));
+    choices = calloc((size_t)plan->n_outputs + 1, sizeof *choices);
+    HT_CHECK(choices, NOMEM, "results");
     if (!dry_run) { HT_TRY(ht_stream_run(plan, &r.stream, ctx, &result, err)); }
+    if (!dry_run && r.calibration.method == HT_METHOD_AUTO && !ht_args_has(args, "no-measure")) {
+        HT_TRY(ht_choose_files(choices, plan, &r.plan, &r.stream, &result, ctx, err));
+    }
     const double                  wall_s = ht_time_s() - start_s;
     const ht_stream_result* const filled = dry_run ? NULL : &result;
-    if (ht_args_json(args)) { HT_TRY(print_json(command, plan, filled, wall_s, ctx->n_threads, err)); }
-    else { print_text(plan, filled, wall_s, ctx->n_threads); }
+    if (ht_args_json(args)) { HT_TRY(print_json(command, plan, filled, choices, wall_s, ctx->n_threads, err)); }
+    else { print_text(plan, filled, choices, wall_s, ctx->n_threads); }
 done:
+    free(choices);
     ht_stream_result_deinit(&result);
     ht_plan_free(plan);
     ht_source_close(source);
@@ -394,6 +430,7 @@ static const ht_option quantize_options[] = {
     { "stats", 0, HT_OPTION_TEXT, "FILE", "statistics of calibrate, or an importance matrix of llama-imatrix" },
     { "method", 0, HT_OPTION_TEXT, "NAME", "rtn, imatrix, gptq, awq, awq+gptq, or auto (per tensor what holds on held-out text; the default with statistics)" },
     HT_CALIBRATION_OPTIONS,
+    { "no-measure", 0, HT_OPTION_FLAG, NULL, "with auto: do not measure the written files on the held-out text" },
     { "damping", 0, HT_OPTION_REAL, "X", "of gptq: share of the mean that is added to the Hessian's diagonal (0.01)" },
     { "sweeps", 0, HT_OPTION_INT, "N", "of gptq: rounds of descent (3)" },
     { "target-bpw", 0, HT_OPTION_REAL, "X", "choose every tensor's type for this many bits per weight" },
@@ -403,6 +440,7 @@ static const ht_option quantize_options[] = {
     { "prefer-fast", 0, HT_OPTION_FLAG, NULL, "leave types out that stock CPU kernels are slow with (Q5_1, Q4_1); says what that costs" },
     { "sanitize", 0, HT_OPTION_FLAG, NULL, "replace statistics that hold NaN, Inf or negative sums by ones" },
     { "ignore-mismatch", 0, HT_OPTION_FLAG, NULL, "leave out statistics that do not fit the model" },
+    { "fast", 0, HT_OPTION_FLAG, NULL, "with --calib: sensitivities by trying, no backward pass" },
     { "resume", 0, HT_OPTION_FLAG, NULL, "with --calib: go on from an interrupted calibration" },
     { NULL, 0, HT_OPTION_FLAG, NULL, NULL },
 };

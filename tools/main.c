@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tools/args.h"
+#include "tools/blas.h"
 
 static const ht_command* const commands[] = {
     &ht_command_calibrate,
@@ -175,6 +176,7 @@ int main(int argc, char** argv)
     signal(SIGXFSZ, SIG_IGN); /* a file-size limit becomes a write error that is reported */
     signal(SIGPIPE, SIG_IGN);
     ht_status st = fill_context(&ctx, args, &line, &err);
+    if (st == HT_STATUS_OK && (command == &ht_command_calibrate || command == &ht_command_quantize)) { ht_blas_choose_kernels(ctx.isa, argv); }
     if (st == HT_STATUS_OK) { st = command->run(args, &ctx, &exit_code, &err); }
     ht_args_free(args);
     if (st != HT_STATUS_OK) { return fail(&err, command->name); }

@@ -58,6 +58,37 @@ print("KL divergence: rtn %.5f auto %.5f mix %.5f" % tuple(kl[-3:]))
 assert kl[-2] < 0.9 * kl[-3] and kl[-1] < 0.9 * kl[-3], kl
 PY
 
+# --- without gradients: sensitivities by trying; and what estimates are worth: one matrix rounded, estimated and measured on the same tokens ---------------------
+expect 0 -- "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 8 --held-out 4 --threads 2 --fast -o fast.gguf
+expect 0 -- "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 8 --held-out 4 --threads 1 --fast -o fast1.gguf
+cmp fast.gguf fast1.gguf || fail "probes depend on the thread count"
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats fast.gguf --method imatrix -t Q3_K_M -t Q3_K_M+ -o 'fast-{type}.gguf'
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf --method imatrix -t Q3_K_M+ -o 'guided-{type}.gguf'
+expect 0 -- "$HALFTONE" eval --base "$tiny" fast-Q3_K_M.gguf fast-Q3_K_M+.gguf guided-Q3_K_M+.gguf --text "$HT_SOURCE/data/heldout.txt" --chunks 8 --json
+python3 - <<'PY' || fail "a mix from probes does not help"
+import json
+kl = [f["kl_mean"] for f in json.load(open("out.txt"))["files"]][-3:]
+print("KL divergence: Q3_K_M %.5f, mix from probes %.5f, from gradients %.5f" % tuple(kl))
+assert kl[1] < kl[0] and kl[2] < kl[0], kl
+PY
+for stats in one fast; do
+  for tensor in blk.0.attn_v blk.1.ffn_down blk.2.ffn_gate blk.3.attn_q token_embd; do
+    expect 0 -- "$HALFTONE" quantize "$tiny" --stats $stats.gguf --method auto -t F16 --tensor-type "$tensor=Q2_K" -o single.gguf --force --json
+    python3 - $stats $tensor <<'PY' || fail "the estimate for $tensor from $stats is far from what is measured"
+import json, sys
+out = json.load(open("out.txt"))["outputs"][0]
+cost, kl = sum(t["cost_held_out"] or 0 for t in out["tensors"]), out["held_out"]["kl_mean"]
+print("%s %-14s estimated %.6f, measured %.6f" % (*sys.argv[1:], cost, kl))
+off = 2.5 if sys.argv[1] == 'one' else 5.0
+assert kl / off < cost < kl * off
+PY
+  done
+done
+expect 0 'measured on .* held-out tokens' -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_0 -o chosen.gguf
+[ -z "$(find . -name '*.rival*')" ] || fail "a rival file stayed"
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q3_K_M+ --prefer-fast -o fastmix.gguf
+grep -q 'prefer-fast costs' err.txt || fail "--prefer-fast does not say what it costs"
+
 # --- refused -----------------------------------------------------------------------------------------------------------------------------
 printf 'tiny' >short.txt
 refused 3 'short.txt' 'fewer than one chunk' -- "$HALFTONE" calibrate "$tiny" --calib short.txt -o x.gguf
@@ -66,7 +97,7 @@ refused 2 'needs --stats' -- "$HALFTONE" quantize "$tiny" -t Q4_K_M --method gpt
 refused 2 'needs --stats' -- "$HALFTONE" quantize "$tiny" -t Q4_K_M+ -o x.gguf
 refused 2 'not a size' -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M --target-size much -o x.gguf
 refused 3 'smallest types need' -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M --target-bpw 1.5 -o x.gguf
-refused 3 'needs statistics with gradients' -- "$HALFTONE" quantize "$tiny" --stats plain.gguf -t Q4_K_M+ -o x.gguf
+refused 3 'needs statistics that compare tensors' -- "$HALFTONE" quantize "$tiny" --stats plain.gguf -t Q4_K_M+ -o x.gguf
 refused 3 'holds no statistics' -- "$HALFTONE" quantize "$tiny" --stats rtn.gguf -t Q4_K_M -o x.gguf
 python3 "$HT_SOURCE/tests/cli/make_tiny.py" other >/dev/null
 refused 3 'not of this model' -- "$HALFTONE" quantize other --stats one.gguf -t Q4_K_M -o x.gguf

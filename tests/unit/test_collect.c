@@ -34,8 +34,9 @@ static void add_squares(void* user, int64_t layer, const char* tensor, const flo
     t->n_tokens += n_rows;
 }
 
-static void check_family(tiny_family family, bool guided)
+static void check_family(tiny_family family, ht_collect_kind kind)
 {
+    const ht_hessian_kind fitted = kind == HT_COLLECT_PLAIN ? HT_HESSIAN_PLAIN : HT_HESSIAN_GUIDED;
     ht_error          err = HT_ERROR_INIT;
     const ht_ctx      ctx = { .n_threads = 2, .isa = ht_isa_best(ht_cpu_features()), .seed = 1 };
     temp_folder       folder = temp_folder_create();
@@ -51,7 +52,7 @@ static void check_family(tiny_family family, bool guided)
     snprintf(path, sizeof path, "%s", temp_path(&folder, "stats.gguf"));
     assert_int_equal(ht_source_open(&source, temp_path(&folder, "in"), NULL, &ctx, &err), HT_STATUS_OK);
     make_texts(&texts, &ctx);
-    if (ht_collect_run(source, &texts, path, &(ht_collect_options){ .guided = guided }, &ctx, &report, &err) != HT_STATUS_OK) { fail_msg("%s", err.message); }
+    if (ht_collect_run(source, &texts, path, &(ht_collect_options){ .kind = kind }, &ctx, &report, &err) != HT_STATUS_OK) { fail_msg("%s", err.message); }
     assert_int_equal(report.n_tokens, 4 * CTX);
     assert_int_equal(report.n_tokens_held_out, 2 * CTX);
 
@@ -72,15 +73,22 @@ static void check_family(tiny_family family, bool guided)
         }
         assert_true(e->counts[0] == (double)t.n_tokens);
         for (int64_t i = 0; i < e->n_cols; i++) { assert_true(fabs(e->sum_sq[i] - t.sum_sq[i]) <= 1e-4 * (t.sum_sq[i] + 1e-6)); }
-        assert_true(e->has_hessian[guided ? HT_HESSIAN_GUIDED : HT_HESSIAN_PLAIN] && e->has_hessian[HT_HESSIAN_HELD_OUT]);
+        assert_true(e->has_hessian[fitted] && e->has_hessian[HT_HESSIAN_HELD_OUT]);
         float* h = malloc((size_t)(e->n_cols * e->n_cols) * sizeof *h);
-        assert_int_equal(ht_statistics_read_hessian(s, e, guided ? HT_HESSIAN_GUIDED : HT_HESSIAN_PLAIN, h, &err), HT_STATUS_OK);
-        for (int64_t i = 0; i < e->n_cols && !guided; i++) { /* the plain Hessian's diagonal is the importance */
-            assert_true(fabs((double)h[i * e->n_cols + i] - e->sum_sq[i] / e->counts[0]) <= 1e-5 * e->sum_sq[i] / e->counts[0]);
+        assert_int_equal(ht_statistics_read_hessian(s, e, fitted, h, &err), HT_STATUS_OK);
+        /* The plain Hessian's diagonal is the importance, the probed one's a positive multiple of it. */
+        const double factor = (double)h[0] / (e->sum_sq[0] / e->counts[0]);
+        assert_true(factor > 0.0 && (kind != HT_COLLECT_PLAIN || fabs(factor - 1.0) <= 1e-5));
+        for (int64_t i = 0; i < e->n_cols && kind != HT_COLLECT_GUIDED; i++) {
+            const double mean = e->sum_sq[i] / e->counts[0];
+            assert_true(fabs((double)h[i * e->n_cols + i] - factor * mean) <= 2e-5 * factor * mean);
         }
-        double sum = 0.0; /* row weights have a mean of one */
-        for (int64_t r = 0; r < e->n_rows && guided; r++) { sum += (double)e->row_weight[0][r] / (double)e->n_rows; }
-        assert_true(!guided || fabs(sum - 1.0) < 1e-4);
+        double sum = 0.0; /* row weights have a mean of one, and are all alike without gradients */
+        for (int64_t r = 0; r < e->n_rows && kind != HT_COLLECT_PLAIN; r++) {
+            sum += (double)e->row_weight[0][r] / (double)e->n_rows;
+            assert_true(kind == HT_COLLECT_GUIDED || e->row_weight[0][r] == 1.0f);
+        }
+        assert_true(kind == HT_COLLECT_PLAIN || fabs(sum - 1.0) < 1e-4);
         free(h);
     }
     ht_session_free(session);
@@ -95,10 +103,12 @@ static void check_family(tiny_family family, bool guided)
 static void test_inputs_are_the_runtimes(void** state)
 {
     (void)state;
-    check_family(TINY_LLAMA, true);
-    check_family(TINY_LLAMA, false);
-    check_family(TINY_QWEN2, true);
-    check_family(TINY_QWEN3, true);
+    check_family(TINY_LLAMA, HT_COLLECT_GUIDED);
+    check_family(TINY_LLAMA, HT_COLLECT_PLAIN);
+    check_family(TINY_LLAMA, HT_COLLECT_PROBED);
+    check_family(TINY_QWEN2, HT_COLLECT_GUIDED);
+    check_family(TINY_QWEN2, HT_COLLECT_PROBED);
+    check_family(TINY_QWEN3, HT_COLLECT_GUIDED);
 }
 
 static float beyond_f16(int64_t row, int64_t col) { return 3000.0f * (float)((row * 31 + col * 17) % 13 - 6); }
@@ -121,7 +131,7 @@ static void test_large_activations(void** state)
         tiny_save(tiny, &folder, "in");
         assert_int_equal(ht_source_open(&source, temp_path(&folder, "in"), NULL, &ctx, &err), HT_STATUS_OK);
         make_texts(&texts, &ctx);
-        const ht_status st = ht_collect_run(source, &texts, temp_path(&folder, "stats.gguf"), &(ht_collect_options){ .guided = true }, &ctx, &report, &err);
+        const ht_status st = ht_collect_run(source, &texts, temp_path(&folder, "stats.gguf"), &(ht_collect_options){ .kind = HT_COLLECT_GUIDED }, &ctx, &report, &err);
         if (k == 0 && st != HT_STATUS_OK) { fail_msg("%s", err.message); }
         if (k == 1) {
             assert_int_equal(st, HT_STATUS_NUMERIC);
