@@ -21,6 +21,9 @@
  */
 enum { GROUP = 8, HEAD_TOKENS = 128, PANEL = 128 };
 
+/* Bytes of hidden states that are kept in RAM when the caller does not say: twice 128k tokens of a width of 4096. */
+#define DEFAULT_STATES ((uint64_t)4 << 30)
+
 /* Sums of one matrix: over fitted tokens [0] and held-out ones [1]. */
 typedef struct site {
     char    name[HT_GGUF_MAX_NAME + 1];
@@ -40,6 +43,7 @@ typedef struct collector {
     int64_t                   n_chunks;
     float*                    x;       /* (n_chunks, n_ctx, n_embd): hidden states, then their gradients  */
     size_t                    n_x;     /* values of x                                                     */
+    bool                      is_spilled; /* x lies in the work folder                                    */
     float**                   chunks;  /* where each chunk's begin                                        */
     float*                    energy;  /* (GROUP, n_ctx, linears): mean squared output gradient per token  */
     float*                    rows;    /* (GROUP, widest rows): sums over a chunk's tokens                 */
@@ -233,15 +237,22 @@ static ht_status prepare(collector* c, const ht_source* source, const ht_ctx* ct
     const int64_t n_attended = h->n_heads * h->head_dim_v, widest_cols = max_i64(max_i64(h->n_embd, n_attended), h->n_ff);
     const int64_t widest_rows = max_i64(max_i64(h->n_ff, h->n_heads * h->head_dim), max_i64(h->n_vocab, h->n_embd));
     c->n_x    = (size_t)(c->n_chunks * n_ctx * h->n_embd);
-    c->x      = malloc(c->n_x * sizeof *c->x);
     c->chunks = malloc((size_t)(c->n_chunks + 1) * sizeof *c->chunks);
     c->energy = malloc((size_t)(n_group * HT_LINEAR_COUNT) * sizeof *c->energy);
     c->rows   = malloc((size_t)(GROUP * max_i64(widest_rows, HT_LINEAR_COUNT * max_i64(h->n_ff, max_i64(h->n_embd, h->n_heads * h->head_dim)))) * sizeof *c->rows);
     c->scaled = malloc((size_t)(n_group * widest_cols) * sizeof *c->scaled);
-    HT_CHECK(c->x && c->chunks && c->energy && c->rows && c->scaled, NOMEM, "hidden states of %" PRId64 " tokens", c->n_chunks * n_ctx);
-    for (int64_t k = 0; k < c->n_chunks; k++) { c->chunks[k] = c->x + k * n_ctx * h->n_embd; }
+    HT_CHECK(c->chunks && c->energy && c->rows && c->scaled, NOMEM, "activations of %" PRId64 " tokens", n_group);
 done:
     return st;
+}
+
+/* Hidden states of all tokens: in RAM, or in the work folder when the two that are needed (a layer's inputs, and gradients) are more than was granted. */
+static float* states_create(const collector* c) { return c->is_spilled ? ht_work_scratch(c->work, c->n_x * sizeof(float)) : malloc(c->n_x * sizeof(float)); }
+
+static void states_free(const collector* c, float* states)
+{
+    if (c->is_spilled) { ht_work_scratch_free(states, c->n_x * sizeof(float)); }
+    else { free(states); }
 }
 
 static ht_status check_hidden(const collector* c, const char* what, int64_t layer, ht_error* err)
@@ -582,7 +593,7 @@ done:
 static ht_status backward(collector* c, ht_error* err)
 {
     ht_status st       = HT_STATUS_OK;
-    float*    inputs_x = malloc(c->n_x * sizeof *inputs_x);
+    float*    inputs_x = states_create(c);
     char      name[64];
     int64_t   next = c->run.hparams.n_layers - 1;
     HT_CHECK(inputs_x, NOMEM, "hidden states");
@@ -607,7 +618,7 @@ static ht_status backward(collector* c, ht_error* err)
         step_done(c);
     }
 done:
-    free(inputs_x);
+    states_free(c, inputs_x);
     return st;
 }
 
@@ -858,6 +869,10 @@ ht_status ht_collect_run(const ht_source* source, const ht_calib_texts* texts, c
     collector c  = { .texts = texts, .options = options };
     HT_TRY(prepare(&c, source, ctx, err));
     HT_TRY(open_work(&c, path, err));
+    c.is_spilled = 2 * (uint64_t)c.n_x * sizeof *c.x > (options->memory_bytes > 0 ? options->memory_bytes : DEFAULT_STATES);
+    c.x          = states_create(&c);
+    HT_CHECK(c.x, NOMEM, "hidden states of %" PRId64 " tokens", c.n_chunks * c.run.n_ctx);
+    for (int64_t k = 0; k < c.n_chunks; k++) { c.chunks[k] = c.x + k * c.run.n_ctx * c.run.hparams.n_embd; }
     openblas_set_num_threads(1); /* threads share the work by chunks and panels, in an order that does not depend on how many there are */
     c.n_steps = (options->kind == HT_COLLECT_GUIDED ? 2 : 1) * (uint64_t)c.run.hparams.n_layers;
     double start_s = now_s();
@@ -874,7 +889,7 @@ ht_status ht_collect_run(const ht_source* source, const ht_calib_texts* texts, c
 done:
     ht_work_folder_close(c.work);
     if (c.run.ctx) { ht_layer_runner_deinit(&c.run); }
-    free(c.x);
+    states_free(&c, c.x);
     free(c.chunks);
     free(c.energy);
     free(c.rows);

@@ -32,6 +32,7 @@ typedef enum ht_collect_kind {
 typedef struct ht_collect_options {
     ht_collect_kind kind;
     bool            force;  /* replace `path`                                                                        */
+    uint64_t        memory_bytes; /* hidden states beyond this lie in the work folder; 0: 4 GiB                      */
     bool            resume; /* go on from a work folder that an interrupted run left; else such a folder is removed  */
 } ht_collect_options;
 

@@ -2,8 +2,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -155,4 +157,23 @@ void ht_work_remove(const ht_work_folder* work, const char* step)
 {
     char file[MAX_PATH + 128];
     if (join(file, work, step, NULL) == HT_STATUS_OK) { (void)unlink(file); }
+}
+
+void* ht_work_scratch(const ht_work_folder* work, size_t n_bytes)
+{
+    char  file[MAX_PATH + 128];
+    void* map = MAP_FAILED;
+    int   fd  = -1;
+    if (n_bytes == 0 || join(file, work, "scratch-XXXXXX", NULL) != HT_STATUS_OK) { return NULL; }
+    fd = mkstemp(file);
+    if (fd < 0) { return NULL; }
+    (void)unlink(file); /* goes with the last descriptor or mapping */
+    if (posix_fallocate(fd, 0, (off_t)n_bytes) == 0) { map = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0); }
+    (void)close(fd);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+void ht_work_scratch_free(void* scratch, size_t n_bytes)
+{
+    if (scratch) { (void)munmap(scratch, n_bytes); }
 }

@@ -29,6 +29,13 @@ ht_status ht_work_write(const ht_work_folder* work, const char* step, const void
 ht_status ht_work_read(const ht_work_folder* work, const char* step, void* data, size_t n_bytes, ht_error* err); /* exactly n_bytes long */
 void      ht_work_remove(const ht_work_folder* work, const char* step);
 
+/*
+ * Memory of n_bytes (zeros) that lies in a file of the folder and not in RAM when that is short: the system writes it out as it needs to. Free with
+ * ht_work_scratch_free; nothing of it outlives the process. NULL when out of space.
+ */
+void* ht_work_scratch(const ht_work_folder* work, size_t n_bytes);
+void  ht_work_scratch_free(void* scratch, size_t n_bytes); /* NULL allowed */
+
 /* For results written in parts: begin, fwrite, then commit (closes) or abandon (closes; NULL allowed). */
 ht_status ht_work_begin(const ht_work_folder* work, const char* step, FILE** out, ht_error* err);
 ht_status ht_work_commit(const ht_work_folder* work, const char* step, FILE* file, ht_error* err);

@@ -6,12 +6,13 @@
 
 #include "formats/decode.h"
 #include "quant/encode.h"
+#include "quant/fold.h"
 
 static const char* const method_names[] = { "rtn", "imatrix", "gptq", "auto", "awq", "awq+gptq" };
 
 const char* ht_method_name(ht_method method) { return method_names[method]; }
 
-bool ht_method_folds(ht_method method) { return method == HT_METHOD_AWQ || method == HT_METHOD_AWQ_GPTQ; }
+bool ht_method_folds(ht_method method) { return method == HT_METHOD_AWQ || method == HT_METHOD_AWQ_GPTQ || method == HT_METHOD_AUTO; }
 bool ht_method_needs_hessians(ht_method method) { return method != HT_METHOD_RTN && method != HT_METHOD_IMATRIX; }
 
 bool ht_method_find(const char* name, ht_method* out)
@@ -43,7 +44,7 @@ typedef struct row_sample {
     int64_t step, n_rows;
 } row_sample;
 
-static ht_status sample_rows(row_sample* s, const ht_source* source, const ht_source_tensor* tensor, ht_error* err)
+static ht_status sample_rows(row_sample* s, const ht_fold* fold, const ht_source* source, const ht_source_tensor* tensor, ht_error* err)
 {
     ht_status     st    = HT_STATUS_OK;
     const int64_t n_all = ht_tensor_n_rows(&tensor->info), n = tensor->info.ne[0];
@@ -51,7 +52,10 @@ static ht_status sample_rows(row_sample* s, const ht_source* source, const ht_so
     s->step   = n_all / s->n_rows;
     s->x      = malloc((size_t)(s->n_rows * n) * sizeof *s->x);
     HT_CHECK(s->x, NOMEM, "a sample of rows");
-    for (int64_t r = 0; r < s->n_rows; r++) { HT_TRY(ht_source_read_rows_f32(source, tensor, r * s->step, 1, s->x + r * n, err)); }
+    for (int64_t r = 0; r < s->n_rows; r++) {
+        HT_TRY(ht_source_read_rows_f32(source, tensor, r * s->step, 1, s->x + r * n, err));
+        if (fold) { ht_fold_rows(fold, s->x + r * n, r * s->step, 1, n); }
+    }
 done:
     return st;
 }
@@ -81,14 +85,14 @@ done:
     return st;
 }
 
-static ht_status choose(ht_tensor_rounding* out, const ht_calibration* calibration, const ht_tensor_statistics* t, const ht_source* source, const ht_source_tensor* tensor, ht_type type,
-                        const ht_ctx* ctx, ht_error* err)
+static ht_status choose(ht_tensor_rounding* out, const ht_calibration* calibration, const ht_tensor_statistics* t, const ht_fold* fold, const ht_source* source,
+                        const ht_source_tensor* tensor, ht_type type, const ht_ctx* ctx, ht_error* err)
 {
     ht_status  st          = HT_STATUS_OK;
     row_sample s           = { 0 };
     ht_status  each[N_TRIED];
     ht_error   why[N_TRIED];
-    HT_TRY(sample_rows(&s, source, tensor, err));
+    HT_TRY(sample_rows(&s, fold, source, tensor, err));
     const double scale = (double)ht_tensor_n_rows(&tensor->info) / (double)s.n_rows;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(ctx->n_threads)
     for (int k = 0; k < N_TRIED; k++) {
@@ -115,8 +119,8 @@ done:
 
 /* --- one tensor --------------------------------------------------------------------------------------------------------------------- */
 
-ht_status ht_tensor_rounding_init(ht_tensor_rounding* out, const ht_calibration* calibration, const ht_tensor_statistics* t, const ht_source* source,
-                                  const ht_source_tensor* tensor, ht_type type, const ht_ctx* ctx, ht_error* err)
+ht_status ht_tensor_rounding_init(ht_tensor_rounding* out, const ht_calibration* calibration, const ht_tensor_statistics* t, const ht_fold* fold,
+                                  const ht_source* source, const ht_source_tensor* tensor, ht_type type, const ht_ctx* ctx, ht_error* err)
 {
     ht_status          st = HT_STATUS_OK;
     ht_tensor_rounding r  = { .statistics = t, .method = calibration->method };
@@ -126,7 +130,7 @@ ht_status ht_tensor_rounding_init(ht_tensor_rounding* out, const ht_calibration*
     if (r.method == HT_METHOD_AWQ_GPTQ) { r.method = HT_METHOD_GPTQ; }
     ht_round_options options = { HT_ROUND_GPTQ, calibration->damping, 0.0, calibration->n_sweeps };
     if (r.method == HT_METHOD_AUTO) {
-        HT_TRY(choose(&r, calibration, t, source, tensor, type, ctx, err));
+        HT_TRY(choose(&r, calibration, t, fold, source, tensor, type, ctx, err));
         options  = r.candidates[r.chosen].options;
         r.method = HT_METHOD_GPTQ;
     }

@@ -10,6 +10,8 @@
 extern "C" {
 #endif
 
+struct ht_fold;
+
 typedef enum ht_method {
     HT_METHOD_RTN,     /* no statistics                                                                             */
     HT_METHOD_IMATRIX, /* the encoders with importance: mean squares of the inputs, as llama-quantize uses them     */
@@ -52,10 +54,10 @@ typedef struct ht_tensor_rounding {
 
 /*
  * A tensor without Hessians (idle expert, importance matrix only) is rounded with its importance, without importance plainly (method RTN).
- * `statistics` must outlive the result. Errors: those of ht_rounding_create and of reading rows.
+ * `statistics` (folded already) must outlive the result; `fold` is what is done to the rows before (fold.h), or NULL. Errors: those of ht_rounding_create and of reading rows.
  */
 ht_status ht_tensor_rounding_init(ht_tensor_rounding* out, const ht_calibration* calibration, const ht_tensor_statistics* statistics,
-                                  const ht_source* source, const ht_source_tensor* tensor, ht_type type, const ht_ctx* ctx, ht_error* err);
+                                  const struct ht_fold* fold, const ht_source* source, const ht_source_tensor* tensor, ht_type type, const ht_ctx* ctx, ht_error* err);
 void      ht_tensor_rounding_deinit(ht_tensor_rounding* rounding);
 
 /* Rows [row, row + n_rows) of the tensor, x (n_rows, n), to blocks. `report` may be NULL. Thread-safe with a worker per thread. */

@@ -4,10 +4,11 @@
  *
  *   attn_norm -> attn_q, attn_k, attn_v        ffn_norm -> ffn_gate, ffn_up        (norm weights / s)
  *   ffn_up -> ffn_down                         (rows of ffn_up / s)
+ *   attn_v -> attn_output                      (rows of attn_v / s; with grouped queries one s for all heads that a row feeds)
  *
  * s_i = (root mean square of channel i) ^ alpha, scaled to a geometric mean of one; channels that are always zero keep s = 1. alpha is chosen per group on the
  * real block formats by the cost on held-out text of a sample of rows; alpha = 0, identity, is always the first candidate. The scale search of the encoders
- * chooses the clipping. Source: Lin et al. 2023, arXiv:2306.00978.
+ * chooses the clipping. The automatic method folds only where error feedback gains by it too. Source: Lin et al. 2023, arXiv:2306.00978.
  */
 #ifndef HT_QUANT_FOLD_H
 #define HT_QUANT_FOLD_H

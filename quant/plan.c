@@ -355,7 +355,7 @@ ht_status ht_plan_fold(ht_plan* plan, const ht_ctx* ctx, ht_error* err)
             const ht_fold* f = &output->folding.folds[i];
             if ((f->columns || f->rows) && strcmp(output->details[i].method, "copy") == 0) { output->details[i].method = "cast"; }
         }
-        ht_log_info(&ctx->log, "%s: scales folded into %lld of %lld groups; estimated KL divergence of these with importance rounding %.5f, without scales %.5f", output->type_name,
+        ht_log_info(&ctx->log, "%s: scales folded into %lld of %lld groups; estimated KL divergence of all groups with importance rounding %.5f, without scales %.5f", output->type_name,
                     (long long)output->folding.n_folded, (long long)output->folding.n_groups, output->folding.cost, output->folding.cost_identity);
     }
 done:

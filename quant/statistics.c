@@ -421,30 +421,46 @@ static ht_status split_experts(owned_entry* o, const ht_source* source, ht_error
     return HT_STATUS_OK;
 }
 
-static void warn_coverage(const ht_statistics* s, const ht_source* source, const ht_ctx* ctx)
+/* How well the text reached one entry; returns the number of its matrices that no token reached. */
+static int64_t warn_entry_coverage(const ht_statistics_entry* e, const ht_ctx* ctx)
 {
-    int64_t n_missing = 0;
+    int64_t n_idle = 0, n_zero = 0, least = 0;
+    double  total = 0.0;
+    for (int64_t m = 0; m < e->n_mats; m++) {
+        n_idle += e->counts[m] == 0.0;
+        total += e->counts[m];
+        if (e->counts[m] > 0.0 && (e->counts[least] == 0.0 || e->counts[m] < e->counts[least])) { least = m; }
+        for (int64_t k = 0; k < e->n_cols && e->counts[m] > 0.0; k++) { n_zero += e->sum_sq[m * e->n_cols + k] == 0.0; }
+    }
+    const double mean = total / (double)e->n_mats;
+    if (n_idle > 0) { ht_log_warn(&ctx->log, "%s: no token reached %" PRId64 " of %" PRId64 " matrices; they are rounded without importance", e->name, n_idle, e->n_mats); }
+    if (e->n_mats > 1 && e->counts[least] > 0.0 && e->counts[least] < 0.05 * mean) {
+        ht_log_warn(&ctx->log, "%s: matrix %" PRId64 " was reached by %.0f tokens, %.0f on average: its importance says little", e->name, least, e->counts[least], mean);
+    }
+    if (n_zero > 0) {
+        ht_log_warn(&ctx->log, "%s: %.2f %% of the input columns are zero in all calibration text", e->name, 100.0 * (double)n_zero / (double)(e->n_cols * e->n_mats));
+    }
+    return n_idle;
+}
+
+static ht_status check_coverage(const ht_statistics* s, const ht_source* source, bool strict, const ht_ctx* ctx, ht_error* err)
+{
+    int64_t n_missing = 0, n_idle = 0;
     for (int64_t i = 0; i < ht_source_n_tensors(source); i++) {
         const ht_tensor_info* t = &ht_source_tensor_at(source, i)->info;
         if (ht_tensor_is_quantizable(t) && !ht_statistics_find(s, t->name) && strcmp(t->name, "token_embd.weight") != 0 && strcmp(t->name, "output.weight") != 0) { n_missing++; }
     }
     if (n_missing > 0) { ht_log_warn(&ctx->log, "%s: no statistics for %" PRId64 " matrices; they are rounded without", s->path, n_missing); }
     for (int64_t i = 0; i < s->n_entries; i++) {
-        const ht_statistics_entry* e = &s->entries[i].e;
-        int64_t                    n_idle = 0, n_zero = 0;
-        if (s->entries[i].is_left_out) { continue; }
-        for (int64_t m = 0; m < e->n_mats; m++) {
-            n_idle += e->counts[m] == 0.0;
-            for (int64_t k = 0; k < e->n_cols && e->counts[m] > 0.0; k++) { n_zero += e->sum_sq[m * e->n_cols + k] == 0.0; }
-        }
-        if (n_idle > 0) { ht_log_warn(&ctx->log, "%s: no token reached %" PRId64 " of %" PRId64 " matrices; they are rounded without importance", e->name, n_idle, e->n_mats); }
-        if (n_zero > 0) {
-            ht_log_warn(&ctx->log, "%s: %.2f %% of the input columns are zero in all calibration text", e->name, 100.0 * (double)n_zero / (double)(e->n_cols * e->n_mats));
-        }
+        if (!s->entries[i].is_left_out) { n_idle += warn_entry_coverage(&s->entries[i].e, ctx); }
     }
+    if (!strict || n_missing + n_idle == 0) { return HT_STATUS_OK; }
+    ht_fail(err, HT_STATUS_ARG, "the statistics do not cover the model: nothing on %" PRId64 " tensors, %" PRId64 " matrices that no token reached (--strict-coverage)", n_missing, n_idle);
+    ht_error_set_file(err, s->path);
+    return HT_STATUS_ARG;
 }
 
-ht_status ht_statistics_check(ht_statistics* s, const ht_source* source, bool ignore, const ht_ctx* ctx, ht_error* err)
+ht_status ht_statistics_check(ht_statistics* s, const ht_source* source, bool ignore, bool strict, const ht_ctx* ctx, ht_error* err)
 {
     enum { MAX_TOLD = 8 };
     ht_status st = HT_STATUS_OK;
@@ -464,7 +480,7 @@ ht_status ht_statistics_check(ht_statistics* s, const ht_source* source, bool ig
         ht_error_set_file(err, s->path);
         goto done;
     }
-    warn_coverage(s, source, ctx);
+    HT_TRY(check_coverage(s, source, strict, ctx, err));
 done:
     return st;
 }

@@ -89,10 +89,11 @@ ht_status ht_statistics_read_hessian(const ht_statistics* statistics, const ht_s
  * Whether the statistics are of this model: every entry must name a tensor of the source (output.weight of a tied model aside) with this row length
  * and number of matrices. All mismatches are in one message (a dozen, then their count) as "blk.0.attn_k.weight has 128 values, rows are 256 long".
  * With `ignore` they are warnings, and the entries are left out from then on. An entry that is missing for a quantizable matrix is a
- * warning (with the count). Zero columns and matrices without tokens are warnings, with their share.
- * Errors: ARG mismatches.
+ * warning (with the count). Zero columns, matrices that few tokens reached and those that none did are warnings, with their share. With `strict` a
+ * quantizable matrix without an entry or without tokens is an error.
+ * Errors: ARG mismatches; strict and not covered.
  */
-ht_status ht_statistics_check(ht_statistics* statistics, const ht_source* source, bool ignore, const ht_ctx* ctx, ht_error* err);
+ht_status ht_statistics_check(ht_statistics* statistics, const ht_source* source, bool ignore, bool strict, const ht_ctx* ctx, ht_error* err);
 
 /* --- writing ------------------------------------------------------------------------------------------------------------------------ */
 

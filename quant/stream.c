@@ -288,10 +288,11 @@ static ht_status prepare_calibrated(stream* s, int64_t tensor, ht_stream_result*
         const ht_type     type = plan->outputs[k].tensors[tensor].type;
         if (!ht_type_get(type)->is_quantized) { continue; }
         HT_TRY(ht_tensor_statistics_init(&s->statistics[k], calibration->statistics, &source->info, ht_method_needs_hessians(calibration->method), err));
-        if (plan->outputs[k].folding.folds) {
-            HT_TRY(ht_fold_statistics(&plan->outputs[k].folding.folds[tensor], &s->statistics[k], ht_tensor_n_rows(&source->info), err));
+        const ht_fold* fold = plan->outputs[k].folding.folds ? &plan->outputs[k].folding.folds[tensor] : NULL;
+        if (fold) {
+            HT_TRY(ht_fold_statistics(fold, &s->statistics[k], ht_tensor_n_rows(&source->info), err));
         }
-        HT_TRY(ht_tensor_rounding_init(&s->roundings[k], calibration, &s->statistics[k], plan->source, source, type, s->ctx, err));
+        HT_TRY(ht_tensor_rounding_init(&s->roundings[k], calibration, &s->statistics[k], fold, plan->source, source, type, s->ctx, err));
         const ht_tensor_rounding* r = &s->roundings[k];
         const ht_round_candidate* c = &r->candidates[r->chosen];
         snprintf(m->method, sizeof m->method, "%s", r->n_candidates > 0 ? c->name : ht_method_name(r->method));

@@ -71,9 +71,11 @@ done:
 ht_status ht_calibration_run(const ht_source* source, const ht_args* args, const char* path, const ht_collect_options* options, const ht_ctx* ctx,
                              ht_calib_texts* texts, ht_collect_report* report, ht_error* err)
 {
-    ht_status st = HT_STATUS_OK;
+    ht_status          st  = HT_STATUS_OK;
+    ht_collect_options use = *options;
     HT_TRY(read_texts(texts, source, args, ctx, err));
-    HT_TRY(ht_collect_run(source, texts, path, options, ctx, report, err));
+    if (ht_args_has(args, "memory")) { HT_TRY(ht_parse_size(&use.memory_bytes, "--memory", ht_args_text(args, "memory", ""), err)); }
+    HT_TRY(ht_collect_run(source, texts, path, &use, ctx, report, err));
 done:
     return st;
 }

@@ -11,6 +11,7 @@
     { "ctx", 0, HT_OPTION_INT, "N", "tokens per calibration chunk (512)" },                                                                                \
     { "chunks", 0, HT_OPTION_INT, "N", "at most so many calibration chunks, evenly from all texts (0: all)" },                                             \
     { "held-out", 0, HT_OPTION_INT, "N", "keep every N-th chunk of a text for checking; nothing is fitted to it (8; 0: none)" },                           \
+    { "memory", 0, HT_OPTION_TEXT, "SIZE", "for the hidden states of the calibration text; more lies on disk (4GiB)" },                                    \
     { "parse-special", 0, HT_OPTION_FLAG, NULL, "control tokens written out in the text become those tokens" }
 
 /* Usage errors of the options above. */

@@ -69,6 +69,9 @@ void ht_json_add_text(cJSON* object, const char* key, const char* text);
 /* "1234567" -> "1.18 MiB"; returns buf. */
 char* ht_format_bytes(uint64_t n_bytes, char* buf, size_t n_buf);
 
+/* "105454432", "100 MiB", "12GB": bytes; units of 1000 and of 1024 kept apart. Errors: misuse of `option`. */
+ht_status ht_parse_size(uint64_t* out, const char* option, const char* text, ht_error* err);
+
 /* Wall-clock seconds from an arbitrary start, and the peak resident bytes of this process. */
 double   ht_time_s(void);
 uint64_t ht_peak_rss_bytes(void);

@@ -57,24 +57,6 @@ static ht_status parse_override(request* r, int i, const char* text, ht_error* e
     return find_type(&r->overrides[i].type, "--tensor-type", equals + 1, err);
 }
 
-/* "105454432", "100 MiB", "12GB": bytes; units of 1000 and of 1024 kept apart. */
-static ht_status parse_size(uint64_t* out, const char* option, const char* text, ht_error* err)
-{
-    static const struct { const char* name; double factor; } units[] = {
-        { "", 1.0 }, { "B", 1.0 }, { "kB", 1e3 }, { "MB", 1e6 }, { "GB", 1e9 }, { "KiB", 1024.0 }, { "MiB", 1048576.0 }, { "GiB", 1073741824.0 },
-    };
-    char*        end   = NULL;
-    const double value = strtod(text, &end);
-    while (end && *end == ' ') { end++; }
-    for (size_t k = 0; end != text && k < sizeof units / sizeof *units; k++) {
-        if (strcasecmp(end, units[k].name) == 0 && value > 0.0 && value * units[k].factor < 1e18) {
-            *out = (uint64_t)(value * units[k].factor);
-            return HT_STATUS_OK;
-        }
-    }
-    return ht_usage_error(err, "%s: \"%s\" is not a size (a number with kB, MB, GB, KiB, MiB or GiB)", option, text);
-}
-
 static ht_status parse_calibration(request* r, const ht_args* args, ht_error* err)
 {
     ht_status   st    = HT_STATUS_OK;
@@ -89,7 +71,7 @@ static ht_status parse_calibration(request* r, const ht_args* args, ht_error* er
     if (!(r->calibration.damping >= 0.0 && r->calibration.damping <= 10.0)) { return ht_usage_error(err, "--damping must be between 0 and 10"); }
     if (r->calibration.n_sweeps < 0 || r->calibration.n_sweeps > 20) { return ht_usage_error(err, "--sweeps must be between 0 and 20"); }
     if (r->plan.pure && ht_mix_is_wanted(&r->mix)) { return ht_usage_error(err, "--pure and a mix of one's own exclude each other"); }
-    if (ht_args_has(args, "target-size")) { HT_TRY(parse_size(&r->mix.target_bytes, "--target-size", ht_args_text(args, "target-size", ""), err)); }
+    if (ht_args_has(args, "target-size")) { HT_TRY(ht_parse_size(&r->mix.target_bytes, "--target-size", ht_args_text(args, "target-size", ""), err)); }
     if (ht_mix_is_wanted(&r->mix) && !r->mix.recipe_path && !has) {
         return ht_usage_error(err, "a mix of one's own (TYPE+, --target-bpw, --target-size) needs --stats FILE or --calib TEXT");
     }
@@ -122,7 +104,7 @@ static ht_status open_statistics(request* r, const ht_args* args, const ht_sourc
         path = r->stats_path;
     }
     HT_TRY(ht_statistics_open(&r->statistics, path, ht_args_has(args, "sanitize"), err));
-    HT_TRY(ht_statistics_check(r->statistics, source, ht_args_has(args, "ignore-mismatch"), ctx, err));
+    HT_TRY(ht_statistics_check(r->statistics, source, ht_args_has(args, "ignore-mismatch"), ht_args_has(args, "strict-coverage"), ctx, err));
     r->calibration.statistics = r->statistics;
     r->plan.calibration       = &r->calibration;
 done:
@@ -439,6 +421,7 @@ static const ht_option quantize_options[] = {
     { "write-recipe", 0, HT_OPTION_TEXT, "FILE", "write the chosen types down" },
     { "prefer-fast", 0, HT_OPTION_FLAG, NULL, "leave types out that stock CPU kernels are slow with (Q5_1, Q4_1); says what that costs" },
     { "sanitize", 0, HT_OPTION_FLAG, NULL, "replace statistics that hold NaN, Inf or negative sums by ones" },
+    { "strict-coverage", 0, HT_OPTION_FLAG, NULL, "refuse statistics that have nothing on a matrix, or an expert that no token reached" },
     { "ignore-mismatch", 0, HT_OPTION_FLAG, NULL, "leave out statistics that do not fit the model" },
     { "fast", 0, HT_OPTION_FLAG, NULL, "with --calib: sensitivities by trying, no backward pass" },
     { "resume", 0, HT_OPTION_FLAG, NULL, "with --calib: go on from an interrupted calibration" },

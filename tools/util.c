@@ -75,3 +75,20 @@ uint64_t ht_peak_rss_bytes(void)
     getrusage(RUSAGE_SELF, &usage);
     return (uint64_t)usage.ru_maxrss * 1024;
 }
+
+ht_status ht_parse_size(uint64_t* out, const char* option, const char* text, ht_error* err)
+{
+    static const struct { const char* name; double factor; } units[] = {
+        { "", 1.0 }, { "B", 1.0 }, { "kB", 1e3 }, { "MB", 1e6 }, { "GB", 1e9 }, { "KiB", 1024.0 }, { "MiB", 1048576.0 }, { "GiB", 1073741824.0 },
+    };
+    char*        end   = NULL;
+    const double value = strtod(text, &end);
+    while (end && *end == ' ') { end++; }
+    for (size_t k = 0; end != text && k < sizeof units / sizeof *units; k++) {
+        if (strcasecmp(end, units[k].name) == 0 && value > 0.0 && value * units[k].factor < 1e18) {
+            *out = (uint64_t)(value * units[k].factor);
+            return HT_STATUS_OK;
+        }
+    }
+    return ht_usage_error(err, "%s: \"%s\" is not a size (a number with kB, MB, GB, KiB, MiB or GiB)", option, text);
+}

@@ -89,6 +89,12 @@ expect 0 'measured on .* held-out tokens' -- "$HALFTONE" quantize "$tiny" --stat
 expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q3_K_M+ --prefer-fast -o fastmix.gguf
 grep -q 'prefer-fast costs' err.txt || fail "--prefer-fast does not say what it costs"
 
+# Hidden states on disk make the same file.
+expect 0 -- "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 8 --held-out 4 --memory 100kB -o spilled.gguf
+cmp spilled.gguf one.gguf || fail "statistics depend on where the hidden states lie"
+refused 2 'memory' -- "$HALFTONE" calibrate "$tiny" --calib "$text" --chunks 8 --memory lots -o x.gguf
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf --method imatrix --strict-coverage -t Q4_0 -o strict.gguf
+
 # --- refused -----------------------------------------------------------------------------------------------------------------------------
 printf 'tiny' >short.txt
 refused 3 'short.txt' 'fewer than one chunk' -- "$HALFTONE" calibrate "$tiny" --calib short.txt -o x.gguf

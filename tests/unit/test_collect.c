@@ -57,7 +57,7 @@ static void check_family(tiny_family family, ht_collect_kind kind)
     assert_int_equal(report.n_tokens_held_out, 2 * CTX);
 
     assert_int_equal(ht_statistics_open(&s, path, false, &err), HT_STATUS_OK);
-    assert_int_equal(ht_statistics_check(s, source, false, &ctx, &err), HT_STATUS_OK);
+    assert_int_equal(ht_statistics_check(s, source, false, false, &ctx, &err), HT_STATUS_OK);
     assert_int_equal(ht_model_load(&model, source, HT_COMPUTE_EXACT, &ctx, &err), HT_STATUS_OK);
     assert_int_equal(ht_session_create(&session, model, CTX, HT_KV_TYPE_F32, &ctx, &err), HT_STATUS_OK);
     static const char* const names[] = { "blk.1.attn_q.weight", "blk.1.attn_v.weight", "blk.0.attn_output.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight" };

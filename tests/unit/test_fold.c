@@ -84,7 +84,7 @@ static void test_idle_expert(void** state)
     const ht_calibration calibration = { s, HT_METHOD_GPTQ, 0.01, 1 };
     ht_tensor_rounding   r = { 0 };
     const ht_ctx         ctx = { .n_threads = 1, .isa = HT_ISA_SCALAR };
-    assert_int_equal(ht_tensor_rounding_init(&r, &calibration, &t, NULL, NULL, HT_TYPE_q4_k, &ctx, &err), HT_STATUS_OK);
+    assert_int_equal(ht_tensor_rounding_init(&r, &calibration, &t, NULL, NULL, NULL, HT_TYPE_q4_k, &ctx, &err), HT_STATUS_OK);
     assert_int_equal(r.method, HT_METHOD_IMATRIX);
     ht_tensor_rounding_deinit(&r);
     ht_tensor_statistics_deinit(&t);

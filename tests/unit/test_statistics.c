@@ -128,19 +128,19 @@ static void test_statistics_of_another_model(void** state)
     assert_int_equal(ht_source_open(&source, temp_path(&folder, "in"), NULL, &ctx, &err), HT_STATUS_OK);
     write_entries(temp_path(&folder, "other.gguf"), entries, 3, -1, 0.0);
     assert_int_equal(ht_statistics_open(&s, temp_path(&folder, "other.gguf"), false, &err), HT_STATUS_OK);
-    assert_int_equal(ht_statistics_check(s, source, false, &ctx, &err), HT_STATUS_ARG);
+    assert_int_equal(ht_statistics_check(s, source, false, false, &ctx, &err), HT_STATUS_ARG);
     assert_contains(err.message, "3 of 3");
     assert_contains(err.message, "blk.0.attn_k.weight has 128 values, rows are 256 long");
     assert_contains(err.message, "blk.0.attn_q.weight has 2 matrices");
     assert_contains(err.message, "blk.9.attn_q.weight is not a tensor of the model");
-    assert_int_equal(ht_statistics_check(s, source, true, &ctx, &err), HT_STATUS_OK);
+    assert_int_equal(ht_statistics_check(s, source, true, false, &ctx, &err), HT_STATUS_OK);
     assert_null(ht_statistics_find(s, "blk.0.attn_k.weight"));
     ht_statistics_close(s);
 
     write_entries(temp_path(&folder, "zero.gguf"), &(one_entry){ "blk.0.attn_q.weight", 256, 1, 2.0, 4.0 }, 1, 7, 0.0);
     ctx.log = (ht_log){ test_log_keep, &log };
     assert_int_equal(ht_statistics_open(&s, temp_path(&folder, "zero.gguf"), false, &err), HT_STATUS_OK);
-    assert_int_equal(ht_statistics_check(s, source, false, &ctx, &err), HT_STATUS_OK);
+    assert_int_equal(ht_statistics_check(s, source, false, false, &ctx, &err), HT_STATUS_OK);
     assert_contains(log.text, "blk.0.attn_q.weight: 0.39 % of the input columns are zero");
     ht_statistics_close(s);
     ht_source_close(source);
