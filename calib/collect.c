@@ -341,7 +341,7 @@ static ht_status head_group(collector* c, site* s, const int64_t* members, int64
     bool              no_memory = false;
 #pragma omp parallel num_threads(c->run.ctx->n_threads)
     {
-        float* logits = malloc((size_t)(HEAD_TOKENS * h->n_vocab) * sizeof *logits);
+        float* logits = malloc((size_t)max_i64(HEAD_TOKENS * h->n_vocab, n_x) * sizeof *logits); /* later the gradient of a chunk */
         float* dh     = malloc((size_t)n_x * sizeof *dh);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t k = 0; k < n; k++) {
@@ -378,14 +378,12 @@ done:
     return st;
 }
 
-/* HEAD_TOKENS * n_vocab floats must hold the gradient of a chunk too: true of every real vocabulary, checked for the rest. */
 static ht_status head(collector* c, ht_error* err)
 {
     ht_status         st = HT_STATUS_OK;
     const ht_hparams* h  = &c->run.hparams;
     site              s  = { 0 };
     double            nll = 0.0;
-    HT_CHECK(HEAD_TOKENS * h->n_vocab >= c->run.n_ctx * h->n_embd, UNSUPPORTED, "a vocabulary of %" PRId64 " for %" PRId64 " dimensions", h->n_vocab, h->n_embd);
     if (ht_work_has(c->work, "head") && (!is_guided(c) || ht_work_has(c->work, "g_head"))) {
         if (is_guided(c)) { HT_TRY(ht_work_read(c->work, "g_head", c->x, c->n_x * sizeof *c->x, err)); }
         c->report.n_layers_resumed++;

@@ -6,7 +6,7 @@
  *    w[1]        .      .       .
  *
  * The kernels of quant/kernels/<isa>/gptq_<isa>.c are one source (gptq_body.h) compiled per instruction set; they are called through
- * ht_gptq_kernels. Lanes never mix, and nothing is fused, so all of them give the same bits.
+ * ht_gptq_kernels. Lanes never mix, and what is fused is fused in all of them, so they give the same bits.
  */
 #ifndef HT_QUANT_GPTQ_TILE_H
 #define HT_QUANT_GPTQ_TILE_H

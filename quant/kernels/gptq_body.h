@@ -25,7 +25,7 @@ HT_INLINE void add_product_columns(float* y, const float* matrix, int64_t stride
         for (int t = 0; t < n_t; t++) { sum[t] = (ht_lanes){ 0 }; }
         for (int64_t k = 0; k < n_k; k++) {
             const ht_lanes x = at(d, k, v);
-            for (int t = 0; t < n_t; t++) { sum[t] += x * matrix[t * stride + k]; }
+            for (int t = 0; t < n_t; t++) { sum[t] = lanes_multiply_add(x, matrix[t * stride + k], sum[t]); }
         }
         for (int t = 0; t < n_t; t++) { put(y, t, v, at(y, t, v) + sum[t]); }
     }
