@@ -9,6 +9,7 @@
 
 #include "formats/decode.h"
 #include "quant/encode.h"
+#include "quant/journal.h"
 
 /*
  * Values per work item, rounded to whole rows: 1 MiB of f32. Small enough that a dozen threads share a small model evenly and that the
@@ -46,6 +47,7 @@ typedef struct stream {
     int64_t                  calibrated;
     ht_tensor_statistics*    statistics;   /* n_outputs: folding changes them           */
     ht_tensor_rounding*      roundings;    /* n_outputs                                 */
+    ht_journal*              journal;      /* of runs that take long: what is finished; NULL else */
 } stream;
 
 /* Whether some output rounds the tensor with statistics. */
@@ -183,7 +185,7 @@ static ht_status run_item(stream* s, int64_t index, scratch* own, ht_error* err)
     ht_status               st     = HT_STATUS_OK;
     const work_item*        item   = &s->items[index];
     const ht_source_tensor* tensor = s->plan->outputs[0].details[item->tensor].source;
-    HT_CHECK(!ht_cancelled(s->ctx), CANCELLED, "interrupted; nothing was written");
+    HT_CHECK(!ht_cancelled(s->ctx), CANCELLED, s->journal ? "interrupted; --resume goes on from here" : "interrupted; nothing was written");
     HT_TRY(ht_source_read_rows_f32(s->plan->source, tensor, item->row, item->n_rows, own->x, err));
     for (int k = 0; k < s->plan->n_outputs; k++) {
         ht_stream_tensor* m = &s->partial[index * s->plan->n_outputs + k];
@@ -329,28 +331,62 @@ static int64_t next_items(stream* s, int64_t* tensor, int64_t* row)
     return n;
 }
 
+/* Whether the tensor's bytes lie in all .part files as an earlier run left them; their report then counts as this run's. */
+static bool is_finished(const stream* s, int64_t tensor, ht_stream_result* result)
+{
+    enum { PIECE = 1 << 20 };
+    bool     ok    = s->journal && is_calibrated(s->plan, tensor);
+    uint8_t* piece = ok ? malloc(PIECE) : NULL;
+    for (int k = 0; ok && k < s->plan->n_outputs; k++) {
+        const ht_plan_output*   output = &s->plan->outputs[k];
+        const ht_tensor_info*   info   = &output->tensors[tensor];
+        const ht_stream_tensor* done   = ht_journal_find(s->journal, k, tensor);
+        uint32_t                crc    = 0;
+        ok = piece && done;
+        for (uint64_t at = 0; ok && at < info->n_bytes; at += PIECE) {
+            const size_t n = info->n_bytes - at < PIECE ? (size_t)(info->n_bytes - at) : PIECE;
+            ok  = ht_out_file_read_at(s->files[k], output->n_header_bytes + info->offset_bytes + at, piece, n);
+            crc = ok ? (uint32_t)crc32_z(crc, piece, n) : 0;
+        }
+        ok = ok && crc == done->crc32;
+    }
+    for (int k = 0; ok && k < s->plan->n_outputs; k++) { result->tensors[k * s->plan->n_tensors + tensor] = *ht_journal_find(s->journal, k, tensor); }
+    free(piece);
+    return ok;
+}
+
 static ht_status stream_rows(stream* s, ht_stream_result* result, ht_error* err)
 {
-    int64_t  tensor = 0, row = 0;
-    uint64_t done   = 0;
-    for (int64_t n = next_items(s, &tensor, &row); n > 0; n = next_items(s, &tensor, &row)) {
-        s->failed_item = INT64_MAX;
-        if (is_calibrated(s->plan, s->items[0].tensor)) {
-            const ht_status st = prepare_calibrated(s, s->items[0].tensor, result, err);
-            if (st != HT_STATUS_OK) { return st; }
-        } else {
-            release_calibrated(s);
+    ht_status st     = HT_STATUS_OK;
+    int64_t   tensor = 0, row = 0, n_resumed = 0;
+    uint64_t  done   = 0;
+    for (;;) {
+        while (s->options->resume && row == 0 && tensor < s->plan->n_tensors && is_finished(s, tensor, result)) {
+            done += (uint64_t)ht_tensor_n_elems(&s->plan->outputs[0].tensors[tensor++]);
+            n_resumed++;
         }
+        const int64_t n = next_items(s, &tensor, &row);
+        if (n == 0) { break; }
+        const int64_t first = s->items[0].tensor;
+        s->failed_item = INT64_MAX;
+        if (is_calibrated(s->plan, first)) { HT_TRY(prepare_calibrated(s, first, result, err)); }
+        else { release_calibrated(s); }
         run_window(s, n);
         if (s->failed_item != INT64_MAX) {
             if (err) { *err = s->failure; }
-            return s->failure.status;
+            st = s->failure.status;
+            goto done;
         }
         fold_window(s, n, result);
+        for (int k = 0; s->journal && row == 0 && is_calibrated(s->plan, first) && k < s->plan->n_outputs; k++) {
+            HT_TRY(ht_journal_add(s->journal, k, first, &result->tensors[k * s->plan->n_tensors + first], err));
+        }
         for (int64_t i = 0; i < n; i++) { done += (uint64_t)(s->items[i].n_rows * s->plan->outputs[0].tensors[s->items[i].tensor].ne[0]); }
         ht_progress(s->ctx, "quantizing", done, (uint64_t)s->plan->n_elems);
     }
-    return HT_STATUS_OK;
+    if (n_resumed > 0) { ht_log_info(&s->ctx->log, "%" PRId64 " tensors were finished by an earlier run", n_resumed); }
+done:
+    return st;
 }
 
 static ht_status write_header(stream* s, int k, const ht_stream_result* result, ht_error* err)
@@ -390,6 +426,7 @@ ht_status ht_stream_run(const ht_plan* plan, const ht_stream_options* options, c
 {
     ht_status        st       = HT_STATUS_OK;
     uint64_t         n_needed = 0;
+    const bool       is_long  = plan->calibration && plan->calibration->statistics && ht_method_needs_hessians(plan->calibration->method);
     ht_stream_result filled   = { plan->n_outputs, plan->n_tensors, NULL };
     stream*          s        = calloc(1, sizeof *s);
     HT_CHECK(s, NOMEM, "stream");
@@ -406,8 +443,10 @@ ht_status ht_stream_run(const ht_plan* plan, const ht_stream_options* options, c
     HT_CHECK(s->files && s->partial && s->roundings && s->statistics && filled.tensors, NOMEM, "stream");
     for (int k = 0; k < plan->n_outputs; k++) {
         n_needed += plan->outputs[k].n_file_bytes; /* together they must fit */
-        HT_TRY(ht_out_file_create(&s->files[k], plan->outputs[k].path, n_needed, options->force, err));
+        if (is_long) { HT_TRY(ht_out_file_create_part(&s->files[k], plan->outputs[k].path, n_needed, options->force, options->resume, err)); }
+        else { HT_TRY(ht_out_file_create(&s->files[k], plan->outputs[k].path, n_needed, options->force, err)); }
     }
+    if (is_long) { HT_TRY(ht_journal_open(&s->journal, plan, options->resume, ctx, err)); }
     for (int64_t i = 0; i < plan->n_outputs * plan->n_tensors; i++) {
         const ht_plan_output* output = &plan->outputs[i / plan->n_tensors];
         snprintf(filled.tensors[i].method, sizeof filled.tensors[i].method, "%s", output->details[i % plan->n_tensors].method);
@@ -417,7 +456,7 @@ ht_status ht_stream_run(const ht_plan* plan, const ht_stream_options* options, c
         HT_TRY(write_header(s, k, &filled, err));
         HT_TRY(write_padding(s, k, err));
     }
-    HT_CHECK(!ht_cancelled(ctx), CANCELLED, "interrupted; nothing was written");
+    HT_CHECK(!ht_cancelled(ctx), CANCELLED, s->journal ? "interrupted; --resume goes on from here" : "interrupted; nothing was written");
     for (int k = 0; k < plan->n_outputs; k++) {
         ht_out_file* file = s->files[k];
         s->files[k]       = NULL; /* commit frees it either way */
@@ -427,7 +466,12 @@ ht_status ht_stream_run(const ht_plan* plan, const ht_stream_options* options, c
     filled.tensors = NULL;
 done:
     if (s) {
-        for (int k = 0; s->files && k < plan->n_outputs; k++) { ht_out_file_discard(s->files[k]); }
+        const bool is_kept = s->journal ? st == HT_STATUS_CANCELLED : is_long && options->resume; /* for --resume, as after a kill; not ours after all */
+        for (int k = 0; s->files && k < plan->n_outputs; k++) {
+            if (is_kept) { ht_out_file_keep(s->files[k]); }
+            else { ht_out_file_discard(s->files[k]); }
+        }
+        ht_journal_close(s->journal, !is_kept);
         if (s->roundings && s->statistics) { release_calibrated(s); }
         free(s->roundings);
         free(s->statistics);

@@ -37,11 +37,13 @@ typedef struct ht_stream_result {
 
 typedef struct ht_stream_options {
     bool force;            /* replace existing files                                            */
+    bool resume;           /* go on with the .part files and the journal that an interrupted run with Hessians left   */
     bool allow_nonfinite;  /* write NaN and Inf (the source must have been opened to allow it)  */
 } ht_stream_options;
 
 /*
- * Writes all outputs, or none: on any failure the temporary files are removed. `result` is filled on success; free it with
+ * Writes all outputs, or none: on any failure the temporary files are removed; a run that rounds against Hessians, and so takes long, leaves them (".part") and a
+ * journal when it is interrupted or killed. `result` is filled on success; free it with
  * ht_stream_result_deinit.
  * Errors: IO (exists, no space: needed and free bytes, write failed), NUMERIC (tensor, row, column, value), CANCELLED, NOMEM.
  */

@@ -10,6 +10,10 @@ enum { SELF_CHUNKS = 32 };
 
 ht_status ht_calibration_check(const ht_args* args, ht_error* err)
 {
+    static const char* const of_calib[] = { "ctx", "chunks", "held-out", "memory", "parse-special", "fast" };
+    for (size_t i = 0; i < sizeof of_calib / sizeof *of_calib && !ht_args_has(args, "calib"); i++) {
+        if (ht_args_has(args, of_calib[i])) { return ht_usage_error(err, "--%s does nothing without --calib TEXT", of_calib[i]); }
+    }
     if (ht_args_int(args, "ctx", 512) < 16) { return ht_usage_error(err, "--ctx must be at least 16"); }
     if (ht_args_int(args, "chunks", 0) < 0) { return ht_usage_error(err, "--chunks must be at least 0"); }
     const int64_t held = ht_args_int(args, "held-out", 8);

@@ -78,6 +78,10 @@ static ht_status parse_calibration(request* r, const ht_args* args, ht_error* er
     if ((r->mix.target_bpw > 0.0) + (r->mix.target_bytes > 0) + (r->mix.recipe_path != NULL) > 1) {
         return ht_usage_error(err, "--target-bpw, --target-size and --recipe exclude each other");
     }
+    static const char* const of_statistics[] = { "no-measure", "damping", "sweeps", "sanitize", "strict-coverage", "ignore-mismatch" };
+    for (size_t i = 0; i < sizeof of_statistics / sizeof *of_statistics && !has; i++) {
+        if (ht_args_has(args, of_statistics[i])) { return ht_usage_error(err, "--%s does nothing without --stats FILE or --calib TEXT", of_statistics[i]); }
+    }
     HT_TRY(ht_calibration_check(args, err));
 done:
     return st;
@@ -146,6 +150,7 @@ static ht_status parse_request(request* r, const ht_args* args, const char* defa
     r->plan.strict             = ht_args_has(args, "strict");
     r->plan.allow_requantize   = ht_args_has(args, "allow-requantize");
     r->stream.force            = ht_args_has(args, "force");
+    r->stream.resume           = ht_args_has(args, "resume");
     r->stream.allow_nonfinite  = ht_args_has(args, "allow-nonfinite");
     r->source.allow_nonfinite  = r->stream.allow_nonfinite;
     r->source.pre_tokenizer    = ht_args_text(args, "pre", NULL);
@@ -424,7 +429,7 @@ static const ht_option quantize_options[] = {
     { "strict-coverage", 0, HT_OPTION_FLAG, NULL, "refuse statistics that have nothing on a matrix, or an expert that no token reached" },
     { "ignore-mismatch", 0, HT_OPTION_FLAG, NULL, "leave out statistics that do not fit the model" },
     { "fast", 0, HT_OPTION_FLAG, NULL, "with --calib: sensitivities by trying, no backward pass" },
-    { "resume", 0, HT_OPTION_FLAG, NULL, "with --calib: go on from an interrupted calibration" },
+    { "resume", 0, HT_OPTION_FLAG, NULL, "go on from an interrupted run: its calibration, and its rounding against Hessians (OUT.part, OUT.journal)" },
     { NULL, 0, HT_OPTION_FLAG, NULL, NULL },
 };
 

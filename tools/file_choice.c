@@ -41,6 +41,7 @@ static ht_status write_rivals(ht_plan** rival, ht_stream_result* result, char* p
     use.out         = pattern;
     use.calibration = calibration;
     how.force       = true; /* left by a run that was killed */
+    how.resume      = false;
     HT_TRY(ht_plan_create(rival, source, &use, err));
     HT_TRY(ht_stream_run(*rival, &how, ctx, result, err));
 done:

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -194,36 +195,50 @@ static void out_file_free(ht_out_file* file)
     free(file);
 }
 
-ht_status ht_out_file_create(ht_out_file** out, const char* path, uint64_t n_bytes, bool force, ht_error* err)
+typedef enum temp_kind { TEMP_NEW, TEMP_PART, TEMP_PART_RESUME } temp_kind;
+
+static ht_status open_temp(ht_out_file* file, temp_kind kind, const char* folder, ht_error* err)
+{
+    const size_t n = strlen(file->path) + 16;
+    ht_status    st = HT_STATUS_OK;
+    file->temp_path = malloc(n);
+    HT_CHECK(file->temp_path, NOMEM, "output name");
+    snprintf(file->temp_path, n, kind == TEMP_NEW ? "%s.tmp-XXXXXX" : "%s.part", file->path);
+    file->fd = kind == TEMP_NEW ? mkstemp(file->temp_path) : open(file->temp_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file->fd < 0 || (kind != TEMP_NEW && flock(file->fd, LOCK_EX | LOCK_NB) != 0)) {
+        const int why = errno;
+        file->temp_path[0] = '\0'; /* not ours to remove */
+        HT_CHECK(file->fd < 0, IO, "%s.part is being written by another process", file->path);
+        HT_CHECK(0, IO, "cannot write in the folder \"%s\": %s", folder, strerror(why));
+    }
+    HT_CHECK(kind != TEMP_PART || ftruncate(file->fd, 0) == 0, IO, "cannot empty %s: %s", file->temp_path, strerror(errno));
+done:
+    return st;
+}
+
+static ht_status out_file_create(ht_out_file** out, const char* path, uint64_t n_bytes, bool force, temp_kind kind, ht_error* err)
 {
     ht_status      st     = HT_STATUS_OK;
     char*          folder = folder_of(path);
-    const size_t   n_temp = strlen(path) + 16;
     ht_out_file*   file   = calloc(1, sizeof *file);
     struct stat    info;
     struct statvfs disk;
 
     HT_CHECK(file && folder, NOMEM, "output handle");
-    file->fd        = -1;
-    file->path      = strdup(path);
-    file->temp_path = malloc(n_temp);
-    HT_CHECK(file->path && file->temp_path, NOMEM, "output name");
+    file->fd   = -1;
+    file->path = strdup(path);
+    HT_CHECK(file->path, NOMEM, "output name");
     HT_CHECK(stat(folder, &info) == 0, IO, "the output folder \"%s\" does not exist", folder);
     HT_CHECK(S_ISDIR(info.st_mode), ARG, "\"%s\" is not a folder", folder);
     if (stat(path, &info) == 0) {
         HT_CHECK(!S_ISDIR(info.st_mode), ARG, "the output is a folder");
         HT_CHECK(force, ARG, "the output exists already (--force replaces it)");
     }
-    if (n_bytes > 0 && statvfs(folder, &disk) == 0) {
+    if (n_bytes > 0 && kind != TEMP_PART_RESUME && statvfs(folder, &disk) == 0) {
         const uint64_t n_free = (uint64_t)disk.f_bavail * disk.f_frsize;
         HT_CHECK(n_free >= n_bytes, IO, "no space left: the file needs %" PRIu64 " bytes, %" PRIu64 " are free", n_bytes, n_free);
     }
-    snprintf(file->temp_path, n_temp, "%s.tmp-XXXXXX", path);
-    file->fd = mkstemp(file->temp_path);
-    if (file->fd < 0) {
-        file->temp_path[0] = '\0';
-        HT_CHECK(0, IO, "cannot write in the folder \"%s\": %s", folder, strerror(errno));
-    }
+    HT_TRY(open_temp(file, kind, folder, err));
     *out = file;
     file = NULL;
 done:
@@ -232,6 +247,32 @@ done:
     if (st != HT_STATUS_OK) { ht_error_set_file(err, path); }
     return st;
 }
+
+ht_status ht_out_file_create(ht_out_file** out, const char* path, uint64_t n_bytes, bool force, ht_error* err)
+{
+    return out_file_create(out, path, n_bytes, force, TEMP_NEW, err);
+}
+
+ht_status ht_out_file_create_part(ht_out_file** out, const char* path, uint64_t n_bytes, bool force, bool resume, ht_error* err)
+{
+    return out_file_create(out, path, n_bytes, force, resume ? TEMP_PART_RESUME : TEMP_PART, err);
+}
+
+bool ht_out_file_read_at(ht_out_file* file, uint64_t offset, void* buf, size_t n_bytes)
+{
+    char* to = buf;
+    while (n_bytes > 0) {
+        const ssize_t n = pread(file->fd, to, n_bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR) { continue; }
+        if (n <= 0) { return false; }
+        to += n;
+        offset += (uint64_t)n;
+        n_bytes -= (size_t)n;
+    }
+    return true;
+}
+
+void ht_out_file_keep(ht_out_file* file) { out_file_free(file); }
 
 ht_status ht_out_file_write_at(ht_out_file* file, uint64_t offset, const void* buf, size_t n_bytes, ht_error* err)
 {

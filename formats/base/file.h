@@ -56,11 +56,23 @@ typedef struct ht_out_file ht_out_file;
  */
 ht_status ht_out_file_create(ht_out_file** out, const char* path, uint64_t n_bytes, bool force, ht_error* err);
 
+/*
+ * The same for work of hours: the temporary file is "<path>.part", stays when the process is killed, and with `resume` is gone on with. Its content has to be checked by
+ * the caller. Errors: also IO another process is writing it.
+ */
+ht_status ht_out_file_create_part(ht_out_file** out, const char* path, uint64_t n_bytes, bool force, bool resume, ht_error* err);
+
+/* Read back what was written. False when there is less. */
+bool ht_out_file_read_at(ht_out_file* file, uint64_t offset, void* buf, size_t n_bytes);
+
 /* Write at an absolute offset. Thread-safe for disjoint ranges. Errors: IO with the system's reason. */
 ht_status ht_out_file_write_at(ht_out_file* file, uint64_t offset, const void* buf, size_t n_bytes, ht_error* err);
 
 /* Flush to disk and rename to the final name. The handle is freed on success and failure; on failure nothing is left behind. */
 ht_status ht_out_file_commit(ht_out_file* file, ht_error* err);
+
+/* Close and leave the temporary file for a later run. NULL is allowed. */
+void ht_out_file_keep(ht_out_file* file);
 
 /* Give up: close and remove the temporary file. NULL is allowed. */
 void ht_out_file_discard(ht_out_file* file);

@@ -48,6 +48,31 @@ expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf -t Q4_K_M --target-siz
 expect 0 -- "$HALFTONE" quantize "$tiny" --calib "$text" --chunks 4 -t Q4_0 -o direct.gguf
 [ -z "$(find . -name '*.stats.tmp*')" ] || fail "statistics of a run stayed"
 
+# --- rounding goes on after kill -9, with the same bytes, whatever became of the .part file ------------------------------------------
+killed() { # what an interrupted run leaves
+  rm -f k-*
+  "$HALFTONE" quantize "$tiny" --stats one.gguf --method gptq --threads 1 -t Q4_K_M -t Q3_K_M -o 'k-{type}.gguf' >/dev/null 2>&1 &
+  for _ in $(seq 1000); do
+    [ "$(stat -c %s k-Q4_K_M.gguf.journal 2>/dev/null || echo 0)" -ge 8000 ] && break
+    sleep 0.02
+  done
+  kill -9 $! || fail "the run ended before it could be killed"
+  wait $! 2>/dev/null
+}
+killed
+expect 0 'tensors were finished by an earlier run' -- "$HALFTONE" quantize "$tiny" --stats one.gguf --method gptq --threads 2 -t Q4_K_M -t Q3_K_M -o 'k-{type}.gguf' --resume
+cmp k-Q4_K_M.gguf a-gptq.gguf || fail "a resumed file differs"
+[ -z "$(find . -name 'k-*.part' -o -name 'k-*.journal')" ] || fail "a finished run left its journal"
+killed
+python3 -c 'import os; f = open("k-Q4_K_M.gguf.part", "r+b"); f.seek(os.path.getsize("k-Q4_K_M.gguf.part") // 8 * 7); f.write(bytes(400000))'
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf --method gptq -t Q4_K_M -t Q3_K_M -o 'k-{type}.gguf' --resume
+cmp k-Q4_K_M.gguf a-gptq.gguf || fail "damage in the .part file went unnoticed"
+killed
+expect 3 'another task' -- "$HALFTONE" quantize "$tiny" --stats one.gguf --method awq+gptq -t Q4_K_M -t Q3_K_M -o 'k-{type}.gguf' --resume
+[ -e k-Q4_K_M.gguf.part ] && [ -e k-Q4_K_M.gguf.journal ] || fail "what another task left was removed"
+expect 0 -- "$HALFTONE" quantize "$tiny" --stats one.gguf --method gptq -t Q4_K_M -t Q3_K_M -o 'k-{type}.gguf'
+cmp k-Q4_K_M.gguf a-gptq.gguf || fail "without --resume what was left is not ignored"
+
 # --- better than rounding without statistics: KL divergence on held-out text ------------------------------------------------------------
 expect 0 -- "$HALFTONE" quantize "$tiny" -t Q4_K_M -o rtn.gguf
 expect 0 -- "$HALFTONE" eval --base "$tiny" rtn.gguf a-auto.gguf mix-Q4_K_M+.gguf --text "$HT_SOURCE/data/heldout.txt" --chunks 8 --json

@@ -45,7 +45,9 @@ refused 2 'threads' -- "$HALFTONE" quantize tiny -t Q8_0 -o x.gguf --threads -1
 refused 2 'threads' -- "$HALFTONE" quantize tiny -t Q8_0 -o x.gguf --threads two
 refused 2 '\-t TYPE is missing' -- "$HALFTONE" quantize tiny -o x.gguf
 refused 2 '\-o OUT is missing' -- "$HALFTONE" quantize tiny -t Q8_0
-refused 2 'unknown option' -- "$HALFTONE" quantize tiny -t Q8_0 -o x.gguf --fast
+refused 2 'unknown option' -- "$HALFTONE" quantize tiny -t Q8_0 -o x.gguf --swift
+refused 2 '\-\-fast .* \-\-calib' -- "$HALFTONE" quantize tiny -t Q8_0 -o x.gguf --fast
+refused 2 '\-\-memory .* \-\-calib' -- "$HALFTONE" quantize tiny -t Q8_0 -o x.gguf --memory 1G
 refused 2 'put \{type\} into -o' -- "$HALFTONE" quantize tiny -t Q8_0 -t Q4_0 -o x.gguf
 refused 3 'does not write' -- "$HALFTONE" quantize tiny -t IQ2_XS -o x.gguf
 refused 3 'requantize' -- "$HALFTONE" quantize tiny-Q8_0.gguf -t Q4_0 -o x.gguf
